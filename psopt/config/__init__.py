@@ -1,0 +1,60 @@
+"""The YAML schema of a job and its strict loader."""
+
+from __future__ import annotations
+
+from psopt.config.dump import canonical_json, dump_job
+from psopt.config.jsonschema import job_schema
+from psopt.config.loader import Check, load_job
+from psopt.config.optimizers import GroupConfig, OptimizerConfig, SchedulerConfig
+from psopt.config.problems import ConfigError, Located, Place, Problem, SectionError
+from psopt.config.schema import (
+    CheckpointConfig,
+    ClusterConfig,
+    ComputeConfig,
+    DataConfig,
+    DeviceConfig,
+    EvaluateConfig,
+    JobConfig,
+    LogConfig,
+    LossConfig,
+    ModelConfig,
+    StopConfig,
+    TrainConfig,
+)
+from psopt.config.section import STRICT, Section
+from psopt.config.values import ByteCount, Duration, FiniteFloat, ImportPath, JobName
+
+__all__ = [
+    "STRICT",
+    "ByteCount",
+    "Check",
+    "CheckpointConfig",
+    "ClusterConfig",
+    "ComputeConfig",
+    "ConfigError",
+    "DataConfig",
+    "DeviceConfig",
+    "Duration",
+    "EvaluateConfig",
+    "FiniteFloat",
+    "GroupConfig",
+    "ImportPath",
+    "JobConfig",
+    "JobName",
+    "Located",
+    "LogConfig",
+    "LossConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "Place",
+    "Problem",
+    "SchedulerConfig",
+    "Section",
+    "SectionError",
+    "StopConfig",
+    "TrainConfig",
+    "canonical_json",
+    "dump_job",
+    "job_schema",
+    "load_job",
+]

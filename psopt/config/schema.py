@@ -1,0 +1,263 @@
+"""The schema of a job file: one frozen section a topic, every key described with its unit."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from psopt.config.optimizers import OptimizerConfig, SchedulerConfig
+from psopt.config.problems import Problem, SectionError
+from psopt.config.section import Section, only_one
+from psopt.config.values import ByteCount, Duration, FiniteFloat, ImportPath, JobName
+
+SchemeT = TypeVar("SchemeT")
+ModelName = Literal["softmax", "mlp", "lenet5", "resnet18", "resnet101"]
+LossName = Literal["cross_entropy", "mse"]
+
+
+class ModelConfig(Section):
+    """The model: one of the zoo by `name`, or your own by `factory`."""
+
+    name: ModelName | None = Field(default=None, description="A model of the zoo.")
+    factory: ImportPath | None = Field(
+        default=None, description="'package.module:callable' that returns a torch.nn.Module."
+    )
+    kwargs: dict[str, Any] = Field(
+        default={}, description="Keyword arguments of the model or of the factory."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.name is None) == (self.factory is None):
+            raise ValueError("give exactly one of 'name' (a model of the zoo) and 'factory'")
+        return self
+
+
+class LossConfig(Section):
+    """The loss, averaged over the samples of a batch."""
+
+    name: LossName | None = Field(default="cross_entropy", description="A built-in loss.")
+    factory: ImportPath | None = Field(
+        default=None, description="'package.module:callable' that returns loss(output, target)."
+    )
+    kwargs: dict[str, Any] = Field(
+        default={}, description="Keyword arguments of the loss or of the factory."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _factory_replaces_name(cls, values: Any) -> Any:
+        return only_one(values, "name", "factory")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.name is None) == (self.factory is None):
+            raise ValueError("give exactly one of 'name' (a built-in loss) and 'factory'")
+        return self
+
+
+class DataConfig(Section):
+    """The data set and how much of it is used."""
+
+    path: str = Field(
+        default="sample",
+        min_length=1,
+        description="HDF5 file, or 'sample' for the small set of digits that comes with psopt.",
+    )
+    train_limit: int | None = Field(
+        default=None, ge=1, description="Use the first rows only: number of training samples."
+    )
+    test_limit: int | None = Field(
+        default=None, ge=1, description="Use the first rows only: number of test samples."
+    )
+    cache_bytes: ByteCount = Field(
+        default=2 * 2**30,
+        description="A set that fits within this size is kept in memory (bytes, or '2 GiB').",
+    )
+    normalise: bool = Field(
+        default=True, description="Subtract the stored mean and divide by the stored deviation."
+    )
+
+
+class TrainConfig(Section):
+    """How long and in what portions the data is used."""
+
+    epochs: int = Field(default=1, ge=1, description="Passes over the training data.")
+    batch_size: int = Field(default=64, ge=1, description="Samples in one ticket (a batch).")
+    clip_norm: FiniteFloat | None = Field(
+        default=None, gt=0, description="Scale a longer gradient down to this Euclidean norm."
+    )
+
+
+class StopConfig(Section):
+    """What ends a run before its last epoch; the first condition met counts."""
+
+    test_accuracy: FiniteFloat | None = Field(
+        default=None, gt=0, le=1, description="Stop at this test accuracy (a fraction, 0 to 1)."
+    )
+    test_loss: FiniteFloat | None = Field(
+        default=None, description="Stop at this test loss or below (mean over samples)."
+    )
+    seconds: Duration | None = Field(
+        default=None,
+        description="Stop after this training time (seconds, or text such as '24:00:00', '90m').",
+    )
+    steps: int | None = Field(default=None, ge=1, description="Stop after this many server steps.")
+
+
+class EvaluateConfig(Section):
+    """When the test set is evaluated; it is always evaluated at the end."""
+
+    every_epochs: FiniteFloat | None = Field(
+        default=1.0, gt=0, description="Interval in epochs (a fraction is fine)."
+    )
+    every_steps: int | None = Field(
+        default=None, ge=1, description="Interval in server steps, instead of 'every_epochs'."
+    )
+    batch_size: int = Field(default=500, ge=1, description="Samples evaluated at once.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _steps_replace_epochs(cls, values: Any) -> Any:
+        return only_one(values, "every_epochs", "every_steps")
+
+    @model_validator(mode="after")
+    def _one_interval(self) -> Self:
+        if self.every_epochs is not None and self.every_steps is not None:
+            raise ValueError("give 'every_epochs' or 'every_steps', not both")
+        return self
+
+
+class CheckpointConfig(Section):
+    """When the state of the run is saved; it is always saved at the end and on a signal."""
+
+    every_steps: int | None = Field(default=None, ge=1, description="Interval in server steps.")
+    keep: int = Field(default=3, ge=1, description="Number of newest checkpoints kept.")
+
+
+class LogConfig(Section):
+    """What is recorded of the steps."""
+
+    every_steps: int = Field(default=1, ge=1, description="Interval of metric rows, in steps.")
+    timeline_events: int = Field(
+        default=100_000, ge=0, description="Most events in the timeline; 0 records none."
+    )
+
+
+class ComputeConfig(Section):
+    """Simulated time that a worker takes for one batch of `train.batch_size` samples."""
+
+    distribution: Literal["constant", "lognormal", "exponential", "uniform"] = Field(
+        default="lognormal", description="Distribution of the compute time."
+    )
+    mean: FiniteFloat = Field(default=0.05, gt=0, description="Mean compute time (seconds).")
+    sigma: FiniteFloat = Field(
+        default=0.3,
+        ge=0,
+        description="Spread relative to the mean: of the logarithm for lognormal, "
+        "half the width for uniform; unused by the others (no unit).",
+    )
+
+
+def _worker_id(key: Any) -> Any:
+    """Turn a key into a worker id; keys of a YAML mapping arrive as text."""
+    if isinstance(key, str):
+        if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
+            raise ValueError(f"{key!r} is not a worker id: ids are whole numbers from 0")
+        return int(key)
+    return key
+
+
+WorkerId = Annotated[int, BeforeValidator(_worker_id), Field(ge=0)]
+Slowdown = Annotated[FiniteFloat, Field(gt=0)]
+
+
+class ClusterConfig(Section):
+    """The number of workers, and the virtual cluster of a simulated run."""
+
+    workers: int = Field(default=2, ge=1, description="Number of workers (ranks less one).")
+    compute: ComputeConfig = Field(
+        default=ComputeConfig(), description="Simulated compute time of a batch."
+    )
+    stragglers: dict[WorkerId, Slowdown] = Field(
+        default={}, description="Worker id to slowdown factor (2.0 takes twice as long)."
+    )
+    latency: FiniteFloat = Field(
+        default=5e-6, ge=0, description="Simulated network latency of a message (seconds)."
+    )
+    bandwidth: FiniteFloat = Field(
+        default=5e9, gt=0, description="Simulated network bandwidth (bytes/second)."
+    )
+    server_cost: FiniteFloat = Field(
+        default=0.0, ge=0, description="Simulated time of the server for one update (seconds)."
+    )
+    seed: int | None = Field(
+        default=None, ge=0, description="Seed of simulated times; the job's seed when not given."
+    )
+
+    @model_validator(mode="after")
+    def _stragglers_exist(self) -> Self:
+        problems = [
+            Problem(
+                ("stragglers", worker),
+                f"there is no worker {worker}: ids go from 0 to {self.workers - 1}",
+                at_key=True,
+            )
+            for worker in self.stragglers
+            if worker >= self.workers
+        ]
+        if problems:
+            raise SectionError(problems)
+        return self
+
+
+class DeviceConfig(Section):
+    """Where the tensors of a worker live."""
+
+    kind: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="Device of the replicas; auto takes a GPU where there is one."
+    )
+    threads: int | None = Field(
+        default=None, ge=1, description="CPU threads of each rank; torch's own choice otherwise."
+    )
+
+
+class JobConfig(Section, Generic[SchemeT]):
+    """One training job of psopt: everything that decides its result, and how it is run."""
+
+    model_config = ConfigDict(title="psopt job")
+
+    name: JobName = Field(description="Name of the job: run directory and queue listings.")
+    seed: int = Field(
+        default=1, ge=0, le=2**63 - 1, description="Seed of initial parameters and batch order."
+    )
+    model: ModelConfig = Field(description="The model that is trained.")
+    data: DataConfig = Field(default=DataConfig(), description="The data set.")
+    scheme: SchemeT = Field(description="The parallel optimisation method, by its `name`.")
+    optimizer: OptimizerConfig = Field(description="The update rule of the server.")
+    scheduler: SchedulerConfig | None = Field(
+        default=None, description="The learning-rate schedule; constant without one."
+    )
+    loss: LossConfig = Field(default=LossConfig(), description="The loss that is minimised.")
+    train: TrainConfig = Field(default=TrainConfig(), description="Epochs and batches.")
+    stop: StopConfig = Field(default=StopConfig(), description="Conditions that end the run.")
+    evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="Test evaluations.")
+    checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="Checkpoints.")
+    log: LogConfig = Field(default=LogConfig(), description="Metrics and timeline.")
+    cluster: ClusterConfig = Field(
+        default=ClusterConfig(), description="Workers, real or simulated."
+    )
+    device: DeviceConfig = Field(default=DeviceConfig(), description="Device of each rank.")
+    on_bad_update: Literal["abort", "skip"] = Field(
+        default="abort",
+        description="On an update that is not finite: end the run, or refuse, count and go on.",
+    )
+
+    @model_validator(mode="after")
+    def _schedule_fits_optimizer(self) -> Self:
+        problems = [] if self.scheduler is None else self.scheduler.check_on(self.optimizer)
+        if problems:
+            raise SectionError([Problem(("scheduler",), problem.message) for problem in problems])
+        return self

@@ -1,0 +1,1 @@
+"""The seam between schemes and workers, and its two implementations."""

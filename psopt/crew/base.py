@@ -1,0 +1,124 @@
+"""The one seam: everything that a scheme knows of the outside.
+
+A crew is the live workers, whatever they are: MPI ranks (``crew/mpi.py``) or a virtual cluster in
+this process (``crew/sim.py``). The contract, tested over both by ``tests/crew/test_contract.py``:
+
+- ``publish`` lends vectors to the crew under a version number; a task names the version it wants,
+  and the crew sends the vectors along when the worker does not hold that version. ``retire``
+  returns once the vectors are the caller's again: parameters may only change between
+  ``retire(version)`` and the next ``publish``.
+- ``submit`` does not block. ``collect`` returns the next event, whichever worker it comes from.
+  Replies of one worker come
+  in the order of its tasks.
+- ``gather`` and ``reduce`` deal tasks to the workers in contiguous blocks (``deal``) and return
+  replies in task order. Replies to earlier tasks that arrive meanwhile are kept for ``collect``: an
+  evaluation in the middle of an asynchronous run leaves arrival order and staleness as they are.
+- ``reduce`` sums vectors in task order, never in arrival order, so the bits do not depend on
+  timing.
+- ``together`` has all workers perform rounds among themselves; afterwards each holds the version
+  that it returns.
+- ``Reply.result.vectors`` are borrowed until the next ``collect``, ``gather`` or ``reduce``.
+- ``close`` takes in every owed reply before it stops the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from psopt.data.plan import Ticket
+from psopt.replica.tasks import (
+    Evaluate,
+    Fetch,
+    Gradient,
+    Peers,
+    Reply,
+    Result,
+    Rounds,
+    Span,
+    Tally,
+    Task,
+    Vectors,
+    deal,
+    needs_vectors,
+    sum_in_order,
+)
+
+__all__ = [
+    "Crew",
+    "Evaluate",
+    "Fetch",
+    "Gradient",
+    "Lost",
+    "Observer",
+    "Peers",
+    "Reply",
+    "Result",
+    "Rounds",
+    "Span",
+    "Tally",
+    "Task",
+    "Ticket",
+    "Vectors",
+    "WorkerLost",
+    "deal",
+    "needs_vectors",
+    "sum_in_order",
+]
+
+Observer = Callable[[int, Span], None]
+"""Called with a rank (0 coordinator, worker + 1) and a span of its time, on the crew's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Worker ``worker`` is gone, with the tasks that it had not answered."""
+
+    worker: int
+    tasks: tuple[Task, ...]
+
+
+class WorkerLost(RuntimeError):  # noqa: N818 - reads as what happened
+    """A worker that the scheme cannot do without is gone."""
+
+
+class Crew(Protocol):
+    """The live workers. See the module's docstring for the contract."""
+
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """Ids of the live workers, in order."""
+
+    def idle(self) -> Sequence[int]:
+        """Live workers without an unanswered task, in the order in which they became free."""
+
+    def now(self) -> float:
+        """Seconds since the crew opened: wall clock, or the virtual one."""
+
+    def publish(self, version: int, vectors: Vectors, structure: Any = None) -> None:
+        """Lend ``vectors`` as ``version``; ``structure`` describes optimizer tensors at their end."""
+
+    def retire(self, version: int) -> None:
+        """Take the vectors of ``version`` back; returns when no worker still reads them."""
+
+    def submit(self, worker: int, task: Task) -> None:
+        """Give ``task`` to ``worker``, behind its other tasks."""
+
+    def collect(self) -> Reply | Lost:
+        """The next event. Raises RuntimeError when no task is open."""
+
+    def gather(self, tasks: Sequence[Task]) -> list[Reply]:
+        """Replies to ``tasks``, in task order, without their vectors."""
+
+    def reduce(self, tasks: Sequence[Task], out: Vectors) -> list[Reply]:
+        """As ``gather``; the replies' vectors are summed in task order into ``out``."""
+
+    def together(self, task: Rounds) -> tuple[int, list[tuple[Tally, ...]]]:
+        """Version after the rounds, and the tallies of each round in slot order."""
+
+    def fetch(self, version: int) -> Result:
+        """The state that a worker holds after ``together`` (all workers hold the same)."""
+
+    def close(self) -> None:
+        """Take in owed replies, stop the workers."""

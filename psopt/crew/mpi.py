@@ -1,0 +1,134 @@
+"""Real ranks: the only file that imports mpi4py.
+
+Importing this module initialises MPI, so only a process that a launcher started as a rank imports
+it. Everything above works with ``World`` and the small ``Communicator`` protocol of
+``crew/wire.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+import mpi4py
+
+mpi4py.rc.thread_level = (
+    "serialized"  # one thread of a rank talks to MPI; a lock-free library is faster
+)
+
+from mpi4py import MPI  # noqa: E402 (thread_level must be set before)
+
+from psopt.crew.wire import Request  # noqa: E402
+
+
+class WorldError(RuntimeError):
+    """The ranks that MPI sees are not the ranks that were started."""
+
+
+class Ranks:
+    """Adapts an MPI communicator to the wire's ``Communicator``."""
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self._comm = comm
+        self._status = MPI.Status()
+
+    def Isend(self, buf: Any, dest: int, tag: int) -> Request:  # noqa: N802
+        """Start sending bytes."""
+        return self._comm.Isend([buf, MPI.BYTE], dest, tag)
+
+    def Irecv(self, buf: Any, source: int, tag: int) -> Request:  # noqa: N802
+        """Start receiving bytes."""
+        return self._comm.Irecv([buf, MPI.BYTE], source, tag)
+
+    def Recv(self, buf: Any, source: int, tag: int) -> None:  # noqa: N802
+        """Receive bytes that have arrived."""
+        self._comm.Recv([buf, MPI.BYTE], source, tag)
+
+    def probe(self, source: int | None, tag: int) -> tuple[int, int] | None:
+        """(source, bytes) of a message that has arrived."""
+        wanted = MPI.ANY_SOURCE if source is None else source
+        if not self._comm.Iprobe(wanted, tag, self._status):
+            return None
+        return self._status.Get_source(), self._status.Get_count(MPI.BYTE)
+
+
+class World:
+    """This process among the ranks of the job.
+
+    Attributes:
+        rank, size: position among the ranks, and their number.
+        local_worker: number of this worker among the workers on this host.
+        share: cores for each worker that has the same cores to itself as this rank; the coordinator
+        mostly sleeps.
+        ranks: what the wire sends over.
+
+    Raises:
+        WorldError: the launcher started several processes, but MPI sees one.
+    """
+
+    def __init__(self) -> None:
+        self._comm = MPI.COMM_WORLD.Dup()
+        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+        started = _started_by_launcher()
+        if self.size == 1 and started > 1:
+            raise WorldError(
+                f"the launcher started {started} processes, but each sees an MPI world of 1. "
+                "Under Slurm pass the right --mpi to srun (MPICH: --mpi=pmi2, Open MPI: --mpi=pmix; "
+                "`srun --mpi=list` shows what there is); under mpirun use the one that belongs to "
+                f"mpi4py's library ({library()}); `psopt doctor` tests this"
+            )
+        shared = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        neighbours = shared.allgather((self.rank, tuple(sorted(os.sched_getaffinity(0)))))
+        shared.Free()
+        workers = [(rank, cores) for rank, cores in neighbours if rank > 0]
+        self.local_worker = sum(rank < self.rank for rank, _ in workers)
+        mine = next(cores for rank, cores in neighbours if rank == self.rank)
+        self.share = len(mine) // max(1, sum(cores == mine for _, cores in workers))
+        self.ranks = Ranks(self._comm)
+
+    def agree(self, value: Any) -> Any:
+        """Rank 0's ``value``, on every rank."""
+        return self._comm.bcast(value, root=0)
+
+    def table(self) -> list[dict[str, Any]]:
+        """Host and process of every rank, on every rank."""
+        return self._comm.allgather({"rank": self.rank, "host": self.host(), "pid": os.getpid()})
+
+    def abort(self, status: int) -> None:
+        """End every rank of the job now."""
+        MPI.COMM_WORLD.Abort(status)
+
+    def describe(self) -> dict[str, Any]:
+        """What the record keeps of MPI."""
+        levels = {
+            MPI.THREAD_SINGLE: "single",
+            MPI.THREAD_FUNNELED: "funneled",
+            MPI.THREAD_SERIALIZED: "serialized",
+            MPI.THREAD_MULTIPLE: "multiple",
+        }
+        return {
+            "library": library(),
+            "standard": ".".join(map(str, MPI.Get_version())),
+            "thread_level": levels[MPI.Query_thread()],
+            "ranks": self.size,
+            "mpi4py": mpi4py.__version__,
+        }
+
+    def host(self) -> str:
+        """Name of this host."""
+        return socket.gethostname()
+
+
+def library() -> str:
+    """The MPI library's name and version."""
+    return MPI.Get_library_version().strip("\0").splitlines()[0].strip()
+
+
+def _started_by_launcher() -> int:
+    """How many processes the launcher says that it started."""
+    for variable in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
+        text = os.environ.get(variable, "")
+        if text.isdigit():
+            return int(text)
+    return 1

@@ -1,0 +1,141 @@
+"""A worker's half of the crew on real ranks; ``mpi_crew.py`` is the coordinator's half.
+
+Also how workers exchange among themselves: ``MpiPeers`` sums rows in slot order with the traffic of
+a ring allreduce. Each worker adds up one segment of the vector for everybody, then all hand their
+segments round. Elementwise this is the very sum that the coordinator would form, so both exchanges
+of BSP give the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from psopt.crew.base import Peers, Result, Task, Vectors, sum_in_order
+from psopt.crew.nap import Nap
+from psopt.crew.wire import Outgoing, Request, Tag, Wire, raw_bytes
+from psopt.replica.spans import SpanLog
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A task as it arrived: with the vectors of its version, unless the replica holds them."""
+
+    serial: int
+    task: Task
+    vectors: Vectors
+    structure: Any
+
+
+class MpiLink:
+    """Connects a worker with the coordinator (rank 0).
+
+    Args:
+        wire: the ranks.
+        rank: this worker's rank, from 1.
+        size: number of ranks.
+        clock: where this worker's time goes.
+    """
+
+    def __init__(self, wire: Wire, rank: int, size: int, clock: SpanLog) -> None:
+        self._wire, self._clock = wire, clock
+        self.peers: Peers = MpiPeers(wire, rank - 1, size - 1, clock)
+
+    def introduce(self, introduction: dict[str, Any]) -> None:
+        """Tell the coordinator who this is; its pings follow."""
+        self._wire.send(0, (Tag.HELLO, Tag.HELLO), introduction, ()).wait()
+
+    def receive(self, places: Vectors) -> Order | None:
+        """The next task, its vectors received into ``places``; None when the job is over."""
+        with self._clock.span("wait"):
+            size = self._await_task()
+        with self._clock.span("receive"):
+            order, specs = self._wire.header(0, Tag.TASK, size)
+            if order is None:
+                return None
+            serial, task, structure = order
+            vectors = self._wire.vectors(0, Tag.TASK_VECTOR, specs, places)
+        return Order(serial, task, vectors, structure)
+
+    def reply(self, serial: int, result: Result) -> None:
+        """Answer task ``serial``; returns when the result's vectors have left."""
+        with self._clock.span("send"):
+            header = (serial, replace(result, vectors=()), self._clock.take())
+            self._wire.send(0, (Tag.REPLY, Tag.REPLY_VECTOR), header, result.vectors).wait()
+
+    def leave(self) -> None:
+        """The last message: spans that no reply has carried."""
+        self._wire.send(0, (Tag.REPLY, Tag.REPLY_VECTOR), self._clock.take(), ()).wait()
+
+    def _await_task(self) -> int:
+        """Sleep until a task has come, answering pings; the size of its header."""
+        nap = Nap()
+        while (found := self._wire.probe(0, Tag.TASK)) is None:
+            if (ping := self._wire.probe(0, Tag.PING)) is not None:
+                self._wire.header(0, Tag.PING, ping[1])
+                self._wire.send(0, (Tag.PONG, Tag.PONG), time.perf_counter(), ()).wait()
+                nap.reset()
+            nap()
+        return found[1]
+
+
+class MpiPeers:
+    """The other workers, for rounds without the coordinator."""
+
+    def __init__(self, wire: Wire, index: int, size: int, clock: SpanLog) -> None:
+        self.index, self.size = index, size
+        self._wire, self._clock = wire, clock
+
+    def sum_rows(self, rows: Sequence[Tensor], counts: Sequence[int], out: Tensor) -> None:
+        """Sum of all rows in worker order, into ``out`` (n,) on every worker."""
+        if self.size == 1:
+            sum_in_order(rows, out)
+            return
+        bounds = [out.numel() * worker // self.size for worker in range(self.size + 1)]
+        mine = slice(bounds[self.index], bounds[self.index + 1])
+        with self._clock.span("wait"):
+            arrived = self._scatter(rows, counts, bounds, mine, out)
+        sum_in_order(arrived, out[mine])
+        with self._clock.span("send"):
+            self._spread(bounds, mine, out)
+
+    def _scatter(
+        self,
+        rows: Sequence[Tensor],
+        counts: Sequence[int],
+        bounds: Sequence[int],
+        mine: slice,
+        out: Tensor,
+    ) -> list[Tensor]:
+        """Everybody's rows of the segment ``mine``, in slot order."""
+        requests: list[Request] = []
+        memory: list[Tensor] = []
+        arrived: list[Tensor] = []
+        for peer in range(self.size):
+            if peer == self.index:
+                arrived += [row[mine] for row in rows]
+                continue
+            scratch = torch.empty((counts[peer], mine.stop - mine.start), dtype=out.dtype)
+            arrived += list(scratch)
+            for place in scratch:
+                requests += self._wire.start_receive(peer + 1, Tag.PIECE, raw_bytes(place))
+            for row in rows:
+                piece = row[bounds[peer] : bounds[peer + 1]]
+                memory.append(piece)
+                requests += self._wire.start_send(peer + 1, Tag.PIECE, raw_bytes(piece))
+        Outgoing(requests, memory).wait()
+        return arrived
+
+    def _spread(self, bounds: Sequence[int], mine: slice, out: Tensor) -> None:
+        """Hand the own segment of ``out`` round and receive the others' in place."""
+        requests: list[Request] = []
+        for peer in (p for p in range(self.size) if p != self.index):
+            theirs = out[bounds[peer] : bounds[peer + 1]]
+            requests += self._wire.start_receive(peer + 1, Tag.SUM, raw_bytes(theirs))
+            requests += self._wire.start_send(peer + 1, Tag.SUM, raw_bytes(out[mine]))
+        Outgoing(requests, [out]).wait()

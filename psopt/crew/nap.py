@@ -1,0 +1,46 @@
+"""How a rank waits: a short spin for what is about to come, then naps that grow with the time waited.
+
+Ranks usually outnumber cores on a workstation, and a rank that spins takes a core from one that
+computes. A nap is an eighth of the time waited so far, so waiting costs at most about 12 % more
+than spinning would, and an idle rank wakes a few hundred times a second at most.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+
+_SPIN = 30e-6
+_SHORTEST = 20e-6
+_LONGEST = 2e-3
+_PR_SET_TIMERSLACK = 29
+
+
+class Nap:
+    """Call it each time there is nothing to do; ``reset`` when there was."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    def reset(self) -> None:
+        """Something happened: spin again first."""
+        self._since = time.perf_counter()
+
+    def __call__(self) -> None:
+        """Yield the processor, or sleep."""
+        waited = time.perf_counter() - self._since
+        if waited < _SPIN:
+            os.sched_yield()
+        else:
+            time.sleep(min(_LONGEST, max(_SHORTEST, waited / 8)))
+
+
+def fine_timers() -> None:
+    """Let short sleeps end on time (Linux rounds them up by 50 microseconds by default)."""
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+    except (AttributeError, OSError):  # not Linux: sleeps are a little longer, nothing else changes
+        return

@@ -1,0 +1,258 @@
+"""A virtual cluster in this process: real gradients, virtual time.
+
+Every task is performed here, one after another, on one replica, at the moment it is given out; its
+reply is delivered at the virtual time at which a worker with the drawn computing time, behind the
+modelled network, would have delivered it. So the parameters follow exactly the course that they
+would take on such a cluster, and 4,096 workers need the memory of their open replies only.
+Evaluation is measurement and takes no virtual time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from psopt.crew.base import (
+    Evaluate,
+    Fetch,
+    Lost,
+    Observer,
+    Reply,
+    Result,
+    Rounds,
+    Tally,
+    Task,
+    Vectors,
+    WorkerLost,
+    deal,
+    needs_vectors,
+    sum_in_order,
+)
+from psopt.crew.virtual import Network
+from psopt.replica.replica import Replica
+from psopt.replica.tasks import Alone
+
+Compute = Callable[[int, int], float]
+
+
+@dataclass(order=True, slots=True)
+class _Event:
+    """A worker has finished a task, or is found dead (``reply`` is None), at virtual time ``at``."""
+
+    at: float
+    serial: int
+    worker: int = field(compare=False)
+    reply: Reply | None = field(compare=False)
+
+
+class SimCrew:
+    """Virtual workers that share ``replica``.
+
+    Args:
+        replica: performs all tasks.
+        workers: how many workers to simulate.
+        compute: seconds that worker w takes for a gradient over n samples, ``compute(w, n)``.
+        network: when messages arrive.
+        server_cost: seconds that the server needs for one reply.
+        observer: is told where each rank's virtual time goes.
+        deaths: virtual times at which workers die.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        workers: int,
+        compute: Compute,
+        network: Network,
+        *,
+        server_cost: float = 0.0,
+        observer: Observer = lambda rank, span: None,
+        deaths: Mapping[int, float] | None = None,
+    ) -> None:
+        self._replica, self._compute, self._network = replica, compute, network
+        self._server_cost, self._observe, self._deaths = server_cost, observer, deaths or {}
+        self._now = 0.0
+        self._published: dict[int, tuple[Vectors, Any]] = {}
+        self._held: dict[int, int] = {}
+        self._free = dict.fromkeys(range(workers), 0.0)
+        self._open: dict[int, deque[Task]] = {worker: deque() for worker in range(workers)}
+        self._idle: dict[int, None] = dict.fromkeys(range(workers))
+        self._events: list[_Event] = []
+        self._kept: deque[Reply | Lost] = deque()
+        self._serial = 0
+
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """Ids of the live workers, in order."""
+        return tuple(self._open)
+
+    def idle(self) -> Sequence[int]:
+        """Workers without an open task, longest free first."""
+        return tuple(self._idle)
+
+    def now(self) -> float:
+        """Virtual seconds."""
+        return self._now
+
+    def publish(self, version: int, vectors: Vectors, structure: Any = None) -> None:
+        """Lend ``vectors`` as ``version``."""
+        self._published[version] = (vectors, structure)
+
+    def retire(self, version: int) -> None:
+        """Take ``version`` back: tasks have read it when they were given out."""
+        self._published.pop(version, None)
+
+    def submit(self, worker: int, task: Task) -> None:
+        """Perform ``task`` now, deliver its reply when it is due."""
+        carried: Vectors = ()
+        if needs_vectors(task, self._held.get(worker)):
+            carried = self._published[task.version][0]
+        self._held[worker] = task.version
+        free = self._free[worker]
+        start = max(self._network.to_worker(self._now, _bytes(carried)), free)
+        result = self._perform(task)
+        end = start + self._compute(worker, sum(tally.count for tally in result.tallies))
+        death = self._deaths.get(worker, float("inf"))
+        reply = Reply(worker, task, result) if end < death else None
+        self._observe(worker + 1, ("wait", free, max(free, min(start, death))))
+        self._observe(worker + 1, ("compute", min(start, death), min(end, death)))
+        self._free[worker] = end
+        self._serial += 1
+        at = end if reply else max(death, self._now)
+        heapq.heappush(self._events, _Event(at, self._serial, worker, reply))
+        self._open[worker].append(task)
+        self._idle.pop(worker, None)
+
+    def collect(self) -> Reply | Lost:
+        """The event that is next in virtual time."""
+        if self._kept:
+            return self._kept.popleft()
+        if not any(self._open.values()):
+            raise RuntimeError("collect: no task is open, so no reply can come")
+        return self._next()
+
+    def gather(self, tasks: Sequence[Task]) -> list[Reply]:
+        """Replies in task order, without vectors. Evaluation is measurement: it takes no virtual time."""
+        if all(isinstance(task, Evaluate) for task in tasks):
+            return [
+                Reply(worker, tasks[position], self._perform(tasks[position]))
+                for worker, block in self._blocks(len(tasks))
+                for position in block
+            ]
+        return [replace(r, result=replace(r.result, vectors=())) for r in self._all(tasks)]
+
+    def reduce(self, tasks: Sequence[Task], out: Vectors) -> list[Reply]:
+        """Sum the replies' vectors in task order into ``out``."""
+        replies = self._all(tasks)
+        for position, total in enumerate(out):
+            sum_in_order([reply.result.vectors[position] for reply in replies], total)
+        return replies
+
+    def together(self, task: Rounds) -> tuple[int, list[tuple[Tally, ...]]]:
+        """All slots of every round on the one replica: the sums are those of workers with one slot each."""
+        if any(self._open.values()):
+            raise RuntimeError("together: workers have open tasks; collect their replies first")
+        for worker in self.workers:
+            if needs_vectors(task, self._held.get(worker)):
+                carried = self._published[task.version][0]
+                self._now = self._network.to_worker(self._now, _bytes(carried))
+        result = self._perform(task)
+        tallies, rounds = iter(result.tallies), []
+        for tickets in task.rounds:
+            if sums := tuple(islice(tallies, len(tickets))):
+                rounds.append(sums)
+                self._pass_round([tally.count for tally in sums])
+        self._held = dict.fromkeys(self._open, result.version)
+        return result.version, rounds
+
+    def fetch(self, version: int) -> Result:
+        """State of the replica, after the time that its vectors need to the server."""
+        result = self._perform(Fetch(version))
+        self._now = self._network.to_server(self._now, _bytes(result.vectors))
+        return result
+
+    def close(self) -> None:
+        """Forget what is owed: nobody waits for it."""
+        self._events.clear()
+        for tasks in self._open.values():
+            tasks.clear()
+
+    def _perform(self, task: Task) -> Result:
+        """Perform ``task`` at its version; the result's vectors are the caller's."""
+        replica = self._replica
+        if needs_vectors(task, replica.version):
+            vectors, structure = self._published[task.version]
+            replica.load(task.version, vectors, structure)
+        result = replica.perform(task, Alone())
+        return replace(result, vectors=tuple(vector.clone() for vector in result.vectors))
+
+    def _next(self) -> Reply | Lost:
+        event = heapq.heappop(self._events)
+        worker = event.worker
+        if event.reply is None:
+            self._now = max(self._now, event.at)
+            return self._bury(worker)
+        start, size = self._now, _bytes(event.reply.result.vectors)
+        arrival = self._network.to_server(event.at, size)
+        self._observe(worker + 1, ("send", event.at, arrival))
+        self._observe(0, ("wait", start, max(start, arrival)))
+        self._now = max(self._now, arrival) + self._server_cost
+        self._observe(0, ("update", self._now - self._server_cost, self._now))
+        self._open[worker].popleft()
+        self._free[worker] = max(self._free[worker], arrival)
+        if not self._open[worker]:
+            self._idle[worker] = None
+        return event.reply
+
+    def _bury(self, worker: int) -> Lost:
+        tasks = tuple(self._open.pop(worker))
+        for table in (self._idle, self._held, self._free):
+            table.pop(worker, None)
+        self._events = [event for event in self._events if event.worker != worker]
+        heapq.heapify(self._events)
+        return Lost(worker, tasks)
+
+    def _all(self, tasks: Sequence[Task]) -> list[Reply]:
+        """Deal ``tasks`` out and wait for all replies; others are kept for ``collect``."""
+        wanted = {}
+        for worker, block in self._blocks(len(tasks)):
+            for position in block:
+                self.submit(worker, tasks[position])
+                wanted[id(tasks[position])] = position
+        replies: dict[int, Reply] = {}
+        while len(replies) < len(tasks):
+            event = self._next()
+            if isinstance(event, Lost):
+                raise WorkerLost(f"worker {event.worker} is gone in a synchronous round")
+            if id(event.task) in wanted:
+                replies[wanted[id(event.task)]] = event
+            else:
+                self._kept.append(event)
+        return [replies[position] for position in range(len(tasks))]
+
+    def _blocks(self, items: int) -> list[tuple[int, range]]:
+        return list(zip(self.workers, deal(items, len(self.workers)), strict=True))
+
+    def _pass_round(self, counts: Sequence[int]) -> None:
+        """Virtual time of one round: the slowest worker's slots, then the allreduce."""
+        start = self._now
+        seconds = [
+            sum((self._compute(worker, counts[slot]) for slot in block), 0.0)
+            for worker, block in self._blocks(len(counts))
+        ]
+        slowest = start + max(seconds)
+        size = _bytes(self._replica.model.vectors)
+        self._now = slowest + self._network.allreduce(len(self.workers), size)
+        for worker, own in zip(self.workers, seconds, strict=True):
+            self._observe(worker + 1, ("compute", start, start + own))
+            self._observe(worker + 1, ("wait", start + own, slowest))
+            self._observe(worker + 1, ("send", slowest, self._now))
+        self._observe(0, ("wait", start, self._now))
+
+
+def _bytes(vectors: Vectors) -> int:
+    return sum(vector.nbytes for vector in vectors)

@@ -1,0 +1,157 @@
+"""Typed vectors over point-to-point messages.
+
+A message is a header (small, pickled: task or reply, and the vectors' shapes and dtypes) followed
+by the raw bytes of each vector, in chunks below MPI's 2 GiB limit. A receiver that knows where a
+vector belongs receives it in place. Bytes carry any dtype exactly; nothing is ever converted on the
+wire, and no tensor is pickled.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from psopt.crew.nap import Nap
+from psopt.replica.tasks import Vectors
+
+Bytes = npt.NDArray[np.uint8]
+Spec = tuple[str, tuple[int, ...]]
+CHUNK = 1 << 30
+
+
+class Tag(IntEnum):
+    """Message tags; each is used for one kind of message in one direction."""
+
+    HELLO = 1
+    TASK = 2
+    TASK_VECTOR = 3
+    REPLY = 4
+    REPLY_VECTOR = 5
+    PIECE = 6
+    SUM = 7
+    PING = 8
+    PONG = 9
+
+
+class Request(Protocol):
+    """A pending operation."""
+
+    def Test(self) -> bool: ...  # noqa: N802
+
+
+class Communicator(Protocol):
+    """The few calls of an MPI communicator that the wire needs."""
+
+    def Isend(self, buf: Any, dest: int, tag: int) -> Request: ...  # noqa: N802
+    def Irecv(self, buf: Any, source: int, tag: int) -> Request: ...  # noqa: N802
+    def Recv(self, buf: Any, source: int, tag: int) -> None: ...  # noqa: N802
+    def probe(self, source: int | None, tag: int) -> tuple[int, int] | None:
+        """(source, bytes) of a message that has arrived from ``source`` (None: anybody)."""
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A message on its way; keeps its memory alive until it has left."""
+
+    requests: list[Request]
+    memory: list[Any]
+
+    def done(self) -> bool:
+        """True once every buffer may be changed again."""
+        while self.requests and self.requests[-1].Test():
+            self.requests.pop()
+        return not self.requests
+
+    def wait(self) -> None:
+        """Sleep until done."""
+        nap = Nap()
+        while not self.done():
+            nap()
+
+
+class Wire:
+    """Sends and receives messages over one communicator.
+
+    Args:
+        communicator: the ranks.
+        chunk: largest number of bytes in one MPI message, below 2 GiB.
+    """
+
+    def __init__(self, communicator: Communicator, chunk: int = CHUNK) -> None:
+        self._comm, self._chunk = communicator, chunk
+
+    def send(self, dest: int, tags: tuple[Tag, Tag], header: Any, vectors: Vectors) -> Outgoing:
+        """Start a message to rank ``dest``; ``vectors`` must not change before it is ``done``."""
+        pieces = [raw_bytes(vector) for vector in vectors]
+        specs = [spec_of(vector) for vector in vectors]
+        head = np.frombuffer(pickle.dumps((header, specs), protocol=5), dtype=np.uint8)
+        requests = [self._comm.Isend(head, dest, tags[0])]
+        for piece in pieces:
+            requests += self.start_send(dest, tags[1], piece)
+        requests.reverse()
+        return Outgoing(requests, [head, pieces, vectors])
+
+    def probe(self, source: int | None, tag: Tag) -> tuple[int, int] | None:
+        """(source, header size) of the first message with ``tag`` that has arrived, if any."""
+        return self._comm.probe(source, tag)
+
+    def header(self, source: int, tag: Tag, size: int) -> tuple[Any, list[Spec]]:
+        """Receive the header of a message that ``probe`` has seen."""
+        head = np.empty(size, dtype=np.uint8)
+        self._comm.Recv(head, source, tag)
+        content, specs = pickle.loads(head.tobytes())
+        return content, specs
+
+    def vectors(self, source: int, tag: Tag, specs: Sequence[Spec], places: Vectors) -> Vectors:
+        """Receive a message's vectors: into ``places`` where dtype and size agree, else into new memory."""
+        taken = []
+        for index, (dtype, shape) in enumerate(specs):
+            place = places[index] if index < len(places) else None
+            if place is None or spec_of(place) != (dtype, shape):
+                place = torch.empty(shape, dtype=getattr(torch, dtype))
+            taken.append(place)
+        waiting: list[Request] = []
+        for vector in taken:
+            waiting += self.start_receive(source, tag, raw_bytes(vector))
+        Outgoing(waiting, taken).wait()
+        return tuple(taken)
+
+    def start_send(self, dest: int, tag: Tag, piece: Bytes) -> list[Request]:
+        """Start sending bytes in chunks."""
+        return [self._comm.Isend(part, dest, tag) for part in self._parts(piece)]
+
+    def start_receive(self, source: int, tag: Tag, piece: Bytes) -> list[Request]:
+        """Start receiving bytes in chunks, in place."""
+        return [self._comm.Irecv(part, source, tag) for part in self._parts(piece)]
+
+    def _parts(self, piece: Bytes) -> list[Bytes]:
+        return [piece[i : i + self._chunk] for i in range(0, len(piece), self._chunk)]
+
+
+def spec_of(tensor: Tensor) -> Spec:
+    """Dtype and shape, as they travel."""
+    return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+
+
+def raw_bytes(tensor: Tensor) -> Bytes:
+    """The elements of a host tensor as bytes, in the order of its indices.
+
+    A contiguous tensor gives its own memory, any other a copy.
+
+    Raises:
+        TypeError: the tensor is not dense, or not on the host.
+    """
+    if tensor.layout != torch.strided or tensor.device.type != "cpu":
+        raise TypeError(
+            f"the wire carries dense host tensors, not {tensor.layout} on {tensor.device}"
+        )
+    flat = tensor.detach().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, dtype=np.uint8)

@@ -1,0 +1,170 @@
+"""The HDF5 layout of a dataset, and opening a file that may not follow it.
+
+    /train/x   (samples, *shape of a sample): uint8 in 0..255, or float16, float32, float64
+    /train/y   (samples,) integer labels, or (samples,) or (samples, width) float targets
+    /test/x, /test/y   of the same shape and kind
+    root attributes    classes (texts), mean, std (scalars, or one a channel), source, licence,
+                       created_by
+
+Images are (samples, channels, height, width). `mean` and `std` are in the units of x after uint8
+is scaled to [0, 1].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from psopt.data.errors import DataError
+
+_SAMPLE = Path(__file__).with_name("sample.h5")
+
+
+def resolve(path: str | Path) -> Path:
+    """The file that a job's `data.path` names; "sample" is the set that comes with the package."""
+    return _SAMPLE if str(path) == "sample" else Path(path)
+
+
+def open_file(path: Path) -> h5py.File:
+    """Opens an HDF5 file for reading only.
+
+    Raises:
+        DataError: no such file, not readable, locked by another process, or not HDF5.
+    """
+    if path.is_dir():
+        raise DataError(f"{path}: is a directory; name the .h5 file in it")
+    try:
+        return h5py.File(path, "r")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such dataset; make one with `psopt data import`") from None
+    except OSError as error:
+        if "unable to lock file" in str(error):
+            raise DataError(
+                f"{path}: the HDF5 file is locked, or its file system has no locks: close the "
+                "program that writes it; if there is none, set HDF5_USE_FILE_LOCKING=FALSE in the "
+                "environment of every rank"
+            ) from error
+        raise DataError(
+            f"{path}: cannot be opened as HDF5: {error}; make datasets with `psopt data import`"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One split as it lies in the file: its x is not read yet, its y is.
+
+    Args:
+        name: "train" or "test".
+        rows: samples in the file.
+        shape: of one sample.
+        stored: dtype of x in the file.
+        y: (rows,) int64 labels, or (rows, width) float32 targets.
+    """
+
+    name: str
+    rows: int
+    shape: tuple[int, ...]
+    stored: np.dtype[Any]
+    y: npt.NDArray[np.int64] | npt.NDArray[np.float32]
+
+    @property
+    def held(self) -> np.dtype[Any]:
+        """The dtype x is held in: uint8 stays, every float becomes float32."""
+        return np.dtype(np.uint8 if self.stored == np.uint8 else np.float32)
+
+
+def read_table(file: h5py.File, name: str) -> Table:
+    """Checks the structure of a split and reads its y.
+
+    Raises:
+        DataError: an array is missing, empty, of a wrong shape or dtype, or lies in another file.
+    """
+    x, y = member(file, f"{name}/x"), member(file, f"{name}/y")
+    where = f"{file.filename}: /{name}"
+    if x.ndim < 2 or 0 in x.shape[1:]:
+        raise DataError(f"{where}/x: shape {x.shape}, expected (samples, *shape of a sample)")
+    if x.dtype != np.uint8 and (x.dtype.kind != "f" or x.dtype.itemsize > 8):
+        raise DataError(f"{where}/x: dtype {x.dtype}; store uint8 (0..255) or floats")
+    if x.shape[0] == 0:
+        raise DataError(f"{where}: holds no samples; a dataset needs both train and test samples")
+    if y.ndim == 0 or y.shape[0] != x.shape[0]:
+        raise DataError(f"{where}: x has {x.shape[0]} samples, y has shape {y.shape}; one y each")
+    return Table(name, x.shape[0], tuple(x.shape[1:]), x.dtype, _targets(y, f"{where}/y"))
+
+
+def read_attributes(file: h5py.File) -> dict[str, Any]:
+    """The root attributes: texts as str, `classes` as a tuple of str, numbers as numpy values.
+
+    Raises:
+        DataError: an attribute cannot be read, or `classes` is no list of texts.
+    """
+    try:
+        attributes = {key: _plain(value) for key, value in file.attrs.items()}
+    except (OSError, TypeError) as error:
+        raise DataError(f"{file.filename}: its attributes cannot be read: {error}") from error
+    classes = attributes.get("classes")
+    if classes is not None:
+        names = tuple(_plain(name) for name in np.ravel(classes))
+        if not names or not all(isinstance(name, str) for name in names):
+            raise DataError(f"{file.filename}: attribute classes: expected a list of texts")
+        attributes["classes"] = names
+    return attributes
+
+
+def member(file: h5py.File, path: str) -> h5py.Dataset:
+    """An array of the file, such as "train/x"; only plain members of this very file are followed.
+
+    Raises:
+        DataError: it is missing, is no array, or has its values in another file.
+    """
+    node: Any = file
+    for part in path.split("/"):
+        link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
+        if link is None:
+            raise DataError(
+                f"{file.filename}: /{path} is missing; a dataset has /train/x, /train/y, /test/x "
+                "and /test/y, as `psopt data import` makes them"
+            )
+        if not isinstance(link, h5py.HardLink):
+            raise DataError(
+                f"{file.filename}: /{path} is a link, which could lead to another file; copy the "
+                "array itself into the dataset"
+            )
+        node = node[part]
+    if not isinstance(node, h5py.Dataset):
+        raise DataError(f"{file.filename}: /{path} is no array")
+    if node.is_virtual or node.external:
+        raise DataError(
+            f"{file.filename}: /{path} keeps its values in other files; copy them into the dataset"
+        )
+    return node
+
+
+def _targets(y: h5py.Dataset, where: str) -> npt.NDArray[np.int64] | npt.NDArray[np.float32]:
+    """Labels (samples,) int64, or targets (samples, width) float32."""
+    if y.dtype.kind in "iu":
+        if y.ndim != 1:
+            raise DataError(f"{where}: labels have shape {y.shape}, expected (samples,)")
+        return np.asarray(_read(y, where), dtype=np.int64)
+    if y.dtype.kind != "f":
+        raise DataError(f"{where}: dtype {y.dtype}; store integer labels or float targets")
+    if y.ndim > 2 or 0 in y.shape:
+        raise DataError(f"{where}: targets have shape {y.shape}, expected (samples, width)")
+    with np.errstate(over="ignore"):  # what overflows is infinite, and `check` names its row
+        return np.asarray(_read(y, where), dtype=np.float32).reshape(y.shape[0], -1)
+
+
+def _read(array: h5py.Dataset, where: str) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(array[()])
+    except OSError as error:
+        raise DataError(f"{where}: cannot be read: {error}; the file is damaged") from error
+
+
+def _plain(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,0 +1,189 @@
+"""A job file, and the objects that its sections stand for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from psopt.config import JobConfig, Problem, load_job
+from psopt.data.check import check as check_values
+from psopt.data.dataset import Dataset, open_dataset
+from psopt.data.layout import resolve
+from psopt.data.plan import TicketBook
+from psopt.models.factory import ModelError
+from psopt.models.flat import FlatModel
+from psopt.models.losses import Loss, build_loss, check_loss_kwargs
+from psopt.models.zoo import build_model, check_kwargs
+from psopt.optim.first_order import FirstOrder
+from psopt.replica.replica import Replica
+from psopt.replica.spans import SpanLog
+from psopt.schemes import AnyScheme
+from psopt.schemes.base import Scheme
+from psopt.schemes.wasp import Wasp
+
+Job: Any = JobConfig[AnyScheme]
+"""The type of a job file."""
+
+_SCALE_FREE = {
+    *("Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW", "Muon", "NAdam", "RAdam"),
+    *("RMSprop", "Rprop"),
+}
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> JobConfig[Scheme]:
+    """Load and check a job file; its data path becomes absolute.
+
+    Raises:
+        ConfigError: everything that is wrong with it.
+    """
+    config: JobConfig[Scheme] = load_job(path, Job, overrides, (check_options, check_wasp))
+    data = config.data.model_copy(update={"path": _absolute(config.data.path)})
+    return config.model_copy(update={"data": data})
+
+
+def check_options(config: JobConfig[Scheme]) -> Iterator[Problem]:
+    """Options of models and losses that do not exist."""
+    model, loss = config.model, config.loss
+    for message in check_kwargs(model.name, model.factory, model.kwargs):
+        yield Problem(("model", "kwargs"), message)
+    for message in check_loss_kwargs(loss.name, loss.factory, loss.kwargs):
+        yield Problem(("loss", "kwargs"), message)
+
+
+def check_wasp(config: JobConfig[Scheme]) -> Iterator[Problem]:
+    """A weight on the gradient that the optimizer would cancel."""
+    scheme, optimizer = config.scheme, config.optimizer.name
+    if not isinstance(scheme, Wasp) or scheme.weight == "none":
+        return
+    if scheme.weight_on == "gradient" and optimizer in _SCALE_FREE:
+        yield Problem(
+            ("scheme", "weight_on"),
+            f"{optimizer} divides the gradient by its own size, so a weight on the gradient has no "
+            "effect; use 'weight_on: rate'",
+        )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a rank trains with."""
+
+    config: JobConfig[Scheme]
+    data: Dataset
+    model: FlatModel
+    loss: Loss
+
+    def optimizer(self, model: FlatModel) -> FirstOrder:
+        """The optimizer of the job on the parameters of ``model``."""
+        config = self.config
+        return FirstOrder(
+            model.named_parameters(), config.optimizer, config.scheduler, config.train.clip_norm
+        )
+
+    def tickets(self) -> TicketBook:
+        """The account of all batches of the job."""
+        train = self.config.train
+        return TicketBook(self.config.seed, len(self.data.train), train.batch_size, train.epochs)
+
+    def replica(self, clock: SpanLog | None = None) -> Replica:
+        """A replica on this rank's model and data."""
+        return Replica(
+            self.model,
+            self.loss,
+            self.data,
+            self.tickets().plan,
+            self.optimizer,
+            seed=self.config.seed,
+            evaluation_batch=self.config.evaluate.batch_size,
+            clock=clock,
+        )
+
+
+def assemble(config: JobConfig[Scheme], device: torch.device | str = "cpu") -> Parts:
+    """Open the data set and build model and loss; the same on every rank.
+
+    Raises:
+        DataError, ModelError: with what is wrong and the remedy.
+    """
+    data = open_dataset(
+        config.data.path,
+        cache_bytes=config.data.cache_bytes,
+        train_limit=config.data.train_limit,
+        test_limit=config.data.test_limit,
+        normalise=config.data.normalise,
+    )
+    module = build_model(
+        config.model.name,
+        config.model.factory,
+        config.model.kwargs,
+        input_shape=data.input_shape,
+        outputs=data.outputs,
+        seed=config.seed,
+    )
+    loss = build_loss(config.loss.name, config.loss.factory, config.loss.kwargs)
+    return Parts(config, data, FlatModel(module, device), loss)
+
+
+def check(parts: Parts) -> None:
+    """Look for what would go wrong later: values of the data set, shapes of output and loss.
+
+    Raises:
+        DataError, ModelError: with what is wrong and the remedy.
+    """
+    check_values(parts.data)
+    parts.optimizer(parts.model)
+    x, y = parts.data.train.batch(parts.tickets().plan(0).rows(0)[:2])
+    module = parts.model.module.eval()
+    try:
+        with torch.no_grad():
+            output = module(x)
+            loss = parts.loss(output, y)
+    except Exception as error:
+        raise ModelError(
+            f"the model or the loss fails on the first samples of {parts.data.path} (x of shape "
+            f"{tuple(x.shape)}, y of shape {tuple(y.shape)}): {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        module.train()
+    if loss.numel() != 1:
+        raise ModelError(f"the loss has shape {tuple(loss.shape)}; it must be the mean, one number")
+    if y.ndim == 1 and output.ndim == 2 and output.shape[1] < parts.data.outputs:
+        raise ModelError(
+            f"the model has {output.shape[1]} outputs, but the labels of {parts.data.path} go up to "
+            f"{parts.data.outputs - 1}"
+        )
+
+
+def choose_device(kind: str, local_rank: int) -> torch.device:
+    """The device of a worker.
+
+    A rank that sees one GPU uses it (a batch system has chosen); one that sees several takes the
+    GPU of its number among the workers on the host.
+
+    Raises:
+        ModelError: ``cuda`` is asked for and there is none.
+    """
+    count = torch.cuda.device_count() if kind != "cpu" else 0
+    if count == 0:
+        if kind == "cuda":
+            raise ModelError("device.kind is cuda, but torch sees no GPU on this host")
+        return torch.device("cpu")
+    device = torch.device("cuda", local_rank % count)
+    torch.cuda.set_device(device)
+    return device
+
+
+def set_threads(wanted: int | None, share: int) -> int:
+    """CPU threads of this rank: the job's, else the user's OMP_NUM_THREADS, else this rank's share."""
+    user = os.environ.get("OMP_NUM_THREADS", "")
+    threads = wanted or (int(user) if user.isdigit() and int(user) > 0 else max(1, share))
+    torch.set_num_threads(threads)
+    return threads
+
+
+def _absolute(path: str) -> str:
+    return path if path == "sample" else str(Path(resolve(path)).absolute())

@@ -1,0 +1,1 @@
+"""Pure numerics on flat tensors; nothing here communicates."""

@@ -1,0 +1,152 @@
+"""First-order updates by ``torch.optim`` on views of the flat parameters.
+
+One object is optimizer, schedule and gradient clipping together: what the server does with a
+gradient. It is used by the parameter server, and by every worker while workers run synchronous
+rounds among themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from psopt.config import OptimizerConfig, SchedulerConfig
+
+
+class FirstOrder:
+    """Applies gradients to ``parameters`` with any optimizer and schedule of torch.
+
+    Args:
+        parameters: views by name; changed in place by ``step``.
+        optimizer: name, options and parameter groups. A parameter belongs to the first group whose
+        glob matches its
+            name, else to the default group.
+        scheduler: stepped once a step, or once an epoch; it never sees how many workers there are.
+        clip_norm: the gradient is scaled down to this Euclidean norm when it is longer.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Tensor],
+        optimizer: OptimizerConfig,
+        scheduler: SchedulerConfig | None = None,
+        clip_norm: float | None = None,
+    ) -> None:
+        self._parameters = list(parameters.values())
+        self._clip_norm = clip_norm
+        self._optimizer: torch.optim.Optimizer = optimizer.cls(
+            _groups(parameters, optimizer), **optimizer.options
+        )
+        self._per_epoch = scheduler is not None and scheduler.per == "epoch"
+        self._scheduler = scheduler.cls(self._optimizer, **scheduler.options) if scheduler else None
+        self._epoch = 0
+
+    @property
+    def lr(self) -> float:
+        """Learning rate of the first parameter group."""
+        return float(self._optimizer.param_groups[0]["lr"])
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor], *, epoch: int, rate: float = 1.0) -> None:
+        """One update of the parameters.
+
+        Args:
+            gradients: one a parameter, in order; clipping changes them in place.
+            epoch: epochs that are over, for a schedule that counts epochs.
+            rate: factor on the learning rate for this step only.
+        """
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            parameter.grad = gradient
+        if self._clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
+        while self._scheduler is not None and self._per_epoch and self._epoch < epoch:
+            self._scheduler.step()
+            self._epoch += 1
+        self._step_at(rate)
+        if self._scheduler is not None and not self._per_epoch:
+            self._scheduler.step()
+
+    def _step_at(self, rate: float) -> None:
+        if rate == 1.0:
+            self._optimizer.step()
+            return
+        groups = self._optimizer.param_groups
+        rates = [group["lr"] for group in groups]
+        for group in groups:
+            group["lr"] = group["lr"] * rate
+        self._optimizer.step()
+        for group, lr in zip(groups, rates, strict=True):
+            group["lr"] = lr
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a resume needs: moments, group options, schedule position (live tensors)."""
+        state = self._optimizer.state_dict()
+        return {
+            "state": {str(index): dict(entry) for index, entry in state["state"].items()},
+            "groups": [_plain(group) for group in state["param_groups"]],
+            "scheduler": _plain(self._scheduler.state_dict()) if self._scheduler else {},
+            "epoch": self._epoch,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state`` stands.
+
+        Raises:
+            ValueError: the state belongs to other parameter groups.
+        """
+        own = self._optimizer.state_dict()["param_groups"]
+        groups = [_like(mine, given) for mine, given in zip(own, state["groups"], strict=True)]
+        entries = {int(index): dict(entry) for index, entry in state["state"].items()}
+        self._optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(
+                _like(self._scheduler.state_dict(), dict(state["scheduler"]))
+            )
+        self._epoch = int(state["epoch"])
+
+
+def _groups(parameters: Mapping[str, Tensor], optimizer: OptimizerConfig) -> list[dict[str, Any]]:
+    """Parameter groups for torch: the default one first, then one a configured glob.
+
+    Raises:
+        ValueError: a glob matches no parameter that an earlier one has not taken.
+    """
+    rest = dict(parameters)
+    groups = []
+    for group in optimizer.groups:
+        taken = {name: rest.pop(name) for name in list(rest) if fnmatchcase(name, group.match)}
+        if not taken:
+            raise ValueError(
+                f"optimizer group {group.match!r} matches no parameter; "
+                f"the model's are: {', '.join(parameters)}"
+            )
+        groups.append({"params": list(taken.values()), **group.options})
+    default = [{"params": list(rest.values())}] if rest else []
+    return default + groups
+
+
+def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries that are plain data: callables and references to the optimizer are rebuilt, not saved."""
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in state.items()
+        if _is_plain(value)
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _like(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """``given`` with tuples where ``own`` has them: saved state knows lists only."""
+    return {
+        key: tuple(value) if isinstance(own.get(key), tuple) and isinstance(value, list) else value
+        for key, value in given.items()
+    }

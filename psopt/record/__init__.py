@@ -1,0 +1,33 @@
+"""The files of one run: directory, metrics, timeline, checkpoints. Rank 0 is their only writer."""
+
+from __future__ import annotations
+
+from psopt.record.checkpoint import CheckpointError, CheckpointStore, CheckpointWarning
+from psopt.record.directory import NotARun, RunDirectory, RunExists
+from psopt.record.environment import environment
+from psopt.record.export import ExportError, export
+from psopt.record.files import to_json, write_atomic
+from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
+from psopt.record.timeline import Timeline, read_timeline
+from psopt.record.tree import Tree, TreeError
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointStore",
+    "CheckpointWarning",
+    "ExportError",
+    "MetricsError",
+    "MetricsWriter",
+    "NotARun",
+    "RunDirectory",
+    "RunExists",
+    "Timeline",
+    "Tree",
+    "TreeError",
+    "environment",
+    "export",
+    "read_metrics",
+    "read_timeline",
+    "to_json",
+    "write_atomic",
+]

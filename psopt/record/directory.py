@@ -1,0 +1,167 @@
+"""One directory a run: where each file is, and how a new directory is claimed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from psopt.record.files import to_json, write_atomic
+
+
+class RunExists(FileExistsError):  # noqa: N818 - reads as what happened
+    """The directory asked for already holds a run, or something else."""
+
+
+class NotARun(FileNotFoundError):  # noqa: N818 - reads as what happened
+    """The path is not a run directory, or a file of it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """The files of one run. Rank 0 is their only writer.
+
+    Attributes:
+        path: the directory.
+    """
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path | None, name: str, *, allowed: Collection[str] = ()) -> RunDirectory:
+        """Make a new run directory.
+
+        Args:
+            path: the directory, or None for `runs/<name>-<date>-<time>`, with `-2`, `-3`, ... added
+                when others of that name were made in the same second. Its parents are made too.
+            name: the job's name.
+            allowed: name patterns of files that a launcher may have put into `path` beforehand.
+
+        Raises:
+            RunExists: `path` holds a run already, or files that are none of `allowed`.
+        """
+        if path is None:
+            return cls(_claim(Path("runs"), f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"))
+        run = cls(Path(path))
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise RunExists(
+                f"{path}: it, or a part of it, is a file; name a directory for the run"
+            ) from error
+        if run.config_path.exists():
+            raise RunExists(
+                f"{path}: holds a run already; continue it with --resume, or name another directory"
+            )
+        for entry in sorted(run.path.iterdir()):
+            if not any(fnmatchcase(entry.name, pattern) for pattern in allowed):
+                raise RunExists(
+                    f"{path}: is not empty (it holds {entry.name!r}) and is not a run directory; "
+                    "name a new or an empty directory"
+                )
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """The run directory at `path`.
+
+        Raises:
+            NotARun: there is no `config.yaml` at `path`.
+        """
+        run = cls(Path(path))
+        if not run.path.exists():
+            raise NotARun(f"{path}: no such directory; name the directory of a run")
+        if not run.config_path.is_file():
+            raise NotARun(
+                f"{path}: not a run directory, config.yaml is missing; name the directory of a run"
+            )
+        return run
+
+    @property
+    def config_path(self) -> Path:
+        """The resolved job."""
+        return self.path / "config.yaml"
+
+    @property
+    def environment_path(self) -> Path:
+        """Versions, hosts and variables that the run met."""
+        return self.path / "environment.json"
+
+    @property
+    def metrics_path(self) -> Path:
+        """One JSON line a step and an evaluation."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary_path(self) -> Path:
+        """The outcome; it appears when the run ends."""
+        return self.path / "summary.json"
+
+    @property
+    def timeline_path(self) -> Path:
+        """What each rank did when, as a Chrome trace."""
+        return self.path / "timeline.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The directory of the checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def ranks_path(self) -> Path:
+        """Host, process and device of each rank."""
+        return self.path / "ranks.json"
+
+    @property
+    def log_path(self) -> Path:
+        """The text log."""
+        return self.path / "log.txt"
+
+    @property
+    def attempts_path(self) -> Path:
+        """One JSON line a start of the run."""
+        return self.path / "attempts.jsonl"
+
+    def write_config(self, text: str) -> None:
+        """Write the resolved job; from then on the directory counts as a run."""
+        write_atomic(self.config_path, text)
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write the outcome of the run."""
+        write_atomic(self.summary_path, to_json(summary, indent=2) + "\n")
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """The outcome of the run, or None when it has not ended.
+
+        Raises:
+            NotARun: the file is not a JSON object.
+        """
+        try:
+            summary = json.loads(self.summary_path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise NotARun(
+                f"{self.summary_path}: not valid JSON ({error}); remove the file"
+            ) from error
+        if not isinstance(summary, dict):
+            raise NotARun(f"{self.summary_path}: not a JSON object; remove the file")
+        return summary
+
+
+def _claim(parent: Path, name: str) -> Path:
+    """Make a directory that no other process has; `mkdir` decides who gets a name."""
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 0
+    while True:
+        number += 1
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path

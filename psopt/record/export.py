@@ -1,0 +1,83 @@
+"""A trained model out of a checkpoint, in the formats that other tools read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+
+from psopt.record.checkpoint import CheckpointStore
+from psopt.record.directory import RunDirectory
+from psopt.record.files import replacing
+
+SUFFIXES = (".pt", ".safetensors")
+
+
+class ExportError(ValueError):
+    """The model cannot be exported; the text says why and what to do."""
+
+
+def export(source: Path | Mapping[str, Any], out: Path) -> Path:
+    """Write parameters and buffers, by name, to one file.
+
+    Args:
+        source: a run directory (its newest whole checkpoint counts), a checkpoint file, or the tree
+            of a checkpoint with the dicts "parameters" and "buffers" of tensors.
+        out: `.pt` for `torch.load` and `load_state_dict`, or `.safetensors`.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ExportError: another suffix, no checkpoint, or a dtype that safetensors lacks.
+        NotARun: `source` is a directory, but not of a run.
+        CheckpointError: the checkpoint is damaged.
+    """
+    out = Path(out)
+    if out.suffix not in SUFFIXES:
+        raise ExportError(f"{out}: unknown format {out.suffix!r}; name it .pt or .safetensors")
+    tensors = state_dict(_tree(source) if isinstance(source, str | Path) else source)
+    with replacing(out) as handle:
+        if out.suffix == ".pt":
+            torch.save(tensors, handle)
+        else:
+            handle.write(_safetensors(tensors))
+    return out
+
+
+def state_dict(tree: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """What `load_state_dict` takes: parameters, then buffers, on the CPU, each with its own memory.
+
+    Tied parameters are saved once; their further names ("aliases") get copies.
+
+    Raises:
+        ExportError: the tree has no "parameters".
+    """
+    if "parameters" not in tree:
+        raise ExportError("the checkpoint holds no parameters; a training run has not written it")
+    named = {**tree["parameters"], **tree.get("buffers", {})}
+    named |= {alias: named[name] for alias, name in tree.get("aliases", {}).items()}
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
+
+
+def _tree(source: Path | str) -> Mapping[str, Any]:
+    path = Path(source)
+    if path.is_file():
+        return CheckpointStore(path.parent, keep=1).load(path)
+    directory = RunDirectory.open(path)
+    latest = CheckpointStore(directory.checkpoints, keep=1).load_latest()
+    if latest is None:
+        raise ExportError(
+            f"{path}: the run has no checkpoint; set checkpoint.every_steps, or let it end"
+        )
+    return latest[1]
+
+
+def _safetensors(tensors: dict[str, torch.Tensor]) -> bytes:
+    try:
+        return safetensors.torch.save(tensors, metadata={"format": "pt"})
+    except (KeyError, ValueError, TypeError) as error:
+        raise ExportError(f"safetensors cannot hold this model ({error}); export to .pt") from error

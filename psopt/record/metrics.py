@@ -1,0 +1,122 @@
+"""`metrics.jsonl`: one JSON object a line, appended by one writer, readable at any moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from psopt.record.files import replacing, to_json
+
+
+class MetricsError(ValueError):
+    """A line that is not a JSON object, and is not the last one."""
+
+
+class MetricsWriter:
+    """Appends rows to a metrics file; a last line that a crash has torn is removed first.
+
+    Args:
+        path: the file; made when it is missing. Its directory exists.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        _mend(path)
+        self._stream = path.open("ab")
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append a row. It reaches the file at the next `flush`, or when the buffer is full."""
+        self._stream.write(to_json(row).encode() + b"\n")
+
+    def flush(self) -> None:
+        """Hand every row to the operating system, so that other processes see it."""
+        self._stream.flush()
+
+    def truncate_after(self, step: int) -> None:
+        """Drop the rows of later steps, and a torn last line: what a resumed run will do again.
+
+        Args:
+            step: the last step whose rows stay. Rows without a step stay too.
+
+        Raises:
+            MetricsError: a line in the middle is not a JSON object.
+        """
+        self._stream.close()
+        try:
+            with self._path.open("rb") as old, replacing(self._path) as new:
+                for number, line in enumerate(old, 1):
+                    row = _parse(self._path, number, line)
+                    if row is not None and row.get("step", step) <= step:
+                        new.write(line)
+        finally:
+            self._stream = self._path.open("ab")
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics file, in order; a torn last line (a run in progress) is left out.
+
+    Raises:
+        MetricsError: a line other than the last is not a JSON object; it names file and line.
+        FileNotFoundError: there is no such file.
+    """
+    rows: list[dict[str, Any]] = []
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            row = _parse(path, number, line)
+            if row is not None:
+                rows.append(row)
+    return rows
+
+
+def _parse(path: Path, number: int, line: bytes) -> dict[str, Any] | None:
+    """The row of a line, or None for a torn one; only the last can lack its line end."""
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        if not line.endswith(b"\n"):
+            return None
+        raise MetricsError(
+            f"{path}:{number}: not JSON ({error}); the file is damaged, remove this line"
+        ) from error
+    if not isinstance(row, dict):
+        if not line.endswith(b"\n"):
+            return None
+        raise MetricsError(
+            f"{path}:{number}: not a JSON object; the file is damaged, remove this line"
+        )
+    return row
+
+
+def _mend(path: Path) -> None:
+    """Make the file end with a line end: complete the last line, or cut it when it is torn."""
+    if not path.exists():
+        return
+    with path.open("r+b") as stream:
+        start, line = 0, b""
+        for line in stream:
+            start += len(line)
+        if not line or line.endswith(b"\n"):
+            return
+        if _parse(path, 0, line) is None:
+            stream.truncate(start - len(line))
+        else:
+            stream.seek(start)
+            stream.write(b"\n")

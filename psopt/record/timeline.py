@@ -1,0 +1,151 @@
+"""`timeline.json`: what each rank did when, for chrome://tracing, Perfetto and `psopt report`.
+
+Chrome's JSON Array Format: one event a line. The closing bracket may be missing, so the file of a
+run that was killed is valid too.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from psopt.record.files import to_json
+
+_MICROSECONDS = 1e6
+
+
+class Timeline:
+    """Streams events to a trace file; reopening one that exists continues it.
+
+    Args:
+        path: the file; its directory exists.
+        limit: the most spans to keep over all attempts; the ones after it are left out, and one
+            event called "truncated" says so. With 0 no file is made.
+    """
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self._limit = limit
+        self._spans = 0
+        self._truncated = False
+        self._named: set[tuple[int, str]] = set()
+        self._empty = True
+        self._stream: BinaryIO | None = None
+        if limit > 0:
+            events, end = _scan(path) if path.exists() else ([], 0)
+            for event in events:
+                self._recall(event)
+            self._empty = not events
+            self._stream = path.open("r+b" if events else "wb")
+            if events:
+                self._stream.truncate(end)
+                self._stream.seek(end)
+            else:
+                self._stream.write(b"[\n")
+
+    def name(self, rank: int, label: str) -> None:
+        """Say what a rank is called in the viewer.
+
+        Args:
+            rank: 0 for the coordinator, worker id + 1 for a worker.
+            label: text, such as "worker 3 on node17".
+        """
+        if self._stream is None or (rank, label) in self._named:
+            return
+        self._named.add((rank, label))
+        self._write(_about(rank, "thread_name", {"name": label}))
+        self._write(_about(rank, "thread_sort_index", {"sort_index": rank}))
+
+    def add(self, rank: int, kind: str, start: float, end: float) -> None:
+        """Record that a rank was busy with `kind` from `start` to `end`.
+
+        Args:
+            rank: 0 for the coordinator, worker id + 1 for a worker.
+            kind: compute, wait, send, receive, update, evaluate or checkpoint.
+            start: seconds on the run's clock.
+            end: seconds on the run's clock.
+        """
+        if self._stream is None or self._truncated:
+            return
+        where = {"pid": 0, "tid": rank, "ts": round(start * _MICROSECONDS, 3)}
+        if self._spans >= self._limit:
+            self._truncated = True
+            self._write({"name": "truncated", "ph": "i", "s": "g", **where})
+            return
+        self._spans += 1
+        duration = round((end - start) * _MICROSECONDS, 3)
+        self._write({"name": kind, "cat": kind, "ph": "X", "dur": duration, **where})
+
+    def flush(self) -> None:
+        """Hand every event to the operating system."""
+        if self._stream is not None:
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Write the closing bracket and close the file. Closing twice does no harm."""
+        if self._stream is not None:
+            self._stream.write(b"\n]\n")
+            self._stream.close()
+            self._stream = None
+
+    def _recall(self, event: dict[str, Any]) -> None:
+        """Take an event of an earlier attempt into account."""
+        match event:
+            case {"ph": "X"}:
+                self._spans += 1
+            case {"name": "truncated"}:
+                self._truncated = True
+            case {"name": "thread_name", "tid": int(rank), "args": {"name": str(label)}}:
+                self._named.add((rank, label))
+
+    def _write(self, event: dict[str, Any]) -> None:
+        if self._stream is not None:
+            self._stream.write(b"" if self._empty else b",\n")
+            self._stream.write(to_json(event).encode())
+            self._empty = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_timeline(path: Path) -> list[dict[str, Any]]:
+    """The events of a trace file, also of a run that was killed or is still going.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged; it names file and line.
+    """
+    return _scan(path)[0]
+
+
+def _scan(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The whole events of a trace file, and the offset in bytes at which the last one ends."""
+    events: list[dict[str, Any]] = []
+    start = end = 0
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        text = line.rstrip().removesuffix(b",")
+        if text not in (b"", b"[", b"]"):
+            try:
+                events.append(json.loads(text))
+            except ValueError as error:
+                if not line.endswith(b"\n"):  # torn by a crash; the last line
+                    break
+                raise ValueError(
+                    f"{path}:{number}: not a trace event ({error}); the file is damaged, remove it"
+                ) from error
+            end = start + len(text)
+        start += len(line)
+    return events, end
+
+
+def _about(rank: int, name: str, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "ph": "M", "pid": 0, "tid": rank, "args": args}

@@ -1,0 +1,224 @@
+"""A replica: one model with its data, and the task verbs that it can perform.
+
+A replica keeps nothing that the coordinator could not rebuild: parameters and buffers of one
+version, and, while workers run synchronous rounds among themselves, the optimizer's state (sent
+home by ``Fetch``). What a gradient is depends on (seed, version, ticket) only, random layers
+included: the random number generator is seeded from the ticket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from psopt.data.dataset import Dataset
+from psopt.data.plan import BatchPlan, Ticket
+from psopt.models.flat import FlatModel
+from psopt.optim.finite import is_finite
+from psopt.optim.first_order import FirstOrder
+from psopt.optim.tree import flatten_tree, unflatten_tree
+from psopt.replica.rounds import run_rounds
+from psopt.replica.spans import SpanLog
+from psopt.replica.tasks import (
+    Evaluate,
+    Fetch,
+    Gradient,
+    Peers,
+    Result,
+    Rounds,
+    Tally,
+    Task,
+    Vectors,
+)
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Replica:
+    """Performs tasks on ``model`` with the rows of ``data``.
+
+    Args:
+        model: its vectors are overwritten by ``load``.
+        loss: mean loss over a batch, ``loss(output, y) -> scalar``.
+        data: training and test rows.
+        plan: ``plan(epoch)`` says which rows make each batch.
+        optimizer: makes the replica's own optimizer, for ``Rounds``.
+        seed: the job's; seeds random layers together with the ticket.
+        evaluation_batch: rows of one chunk of the test split.
+        clock: where the time goes.
+    """
+
+    def __init__(
+        self,
+        model: FlatModel,
+        loss: Loss,
+        data: Dataset,
+        plan: Callable[[int], BatchPlan],
+        optimizer: Callable[[FlatModel], FirstOrder],
+        *,
+        seed: int,
+        evaluation_batch: int,
+        clock: SpanLog | None = None,
+    ) -> None:
+        self.model, self.loss, self.data, self.plan = model, loss, data, plan
+        self.clock = clock or SpanLog()
+        self.version = -1
+        self.device = model.parameters.device
+        self._make_optimizer = optimizer
+        self._optimizer: FirstOrder | None = None
+        self._seed, self._chunk = seed, evaluation_batch
+        self._gradient = torch.zeros_like(model.parameters)
+        self._gradient_views = model.split(self._gradient)
+        self._rows: list[Tensor] = []
+        self._start = [g.flat.clone() for g in model.buffers]
+        pinned = self.device.type == "cuda"
+        self._host_in = _staging(model.vectors, pinned) if pinned else model.vectors
+        self._host_out: Vectors = (
+            self._gradient,
+            *(torch.zeros_like(g.flat) for g in model.buffers),
+        )
+        if pinned:
+            self._host_out = _staging(self._host_out, pinned)
+
+    @property
+    def inbox(self) -> Vectors:
+        """Host vectors into which the crew receives a version before ``load``: on the CPU, the model's own."""
+        return self._host_in
+
+    @property
+    def optimizer(self) -> FirstOrder:
+        """This replica's own optimizer, made at its first use."""
+        if self._optimizer is None:
+            self._optimizer = self._make_optimizer(self.model)
+        return self._optimizer
+
+    def load(self, version: int, vectors: Vectors, structure: Any = None) -> None:
+        """Take over ``vectors`` as ``version``.
+
+        Args:
+            version: the version's number.
+            vectors: parameters and buffers, then optimizer tensors when ``structure`` is given.
+            structure: of the optimizer state at the end of ``vectors``.
+        """
+        own = self.model.vectors
+        for mine, given in zip(own, vectors, strict=False):
+            if mine.data_ptr() != given.data_ptr():
+                mine.copy_(given, non_blocking=True)
+        for loaded, group in zip(self._start, self.model.buffers, strict=True):
+            loaded.copy_(group.flat)
+        if structure is not None:
+            self.optimizer.load(unflatten_tree(structure, vectors[len(own) :]))
+        self.version = version
+
+    def perform(self, task: Task, peers: Peers) -> Result:
+        """Do ``task`` at the loaded version, which the task names."""
+        match task:
+            case Gradient():
+                with self.clock.span("compute"):
+                    return self._perform_gradient(task)
+            case Rounds():
+                return run_rounds(self, task, peers)
+            case Evaluate():
+                with self.clock.span("evaluate"):
+                    return self._perform_evaluate(task)
+            case Fetch():
+                return self._perform_fetch()
+
+    def gradient(self, ticket: Ticket, views: tuple[Tensor, ...]) -> Tally:
+        """Gradient of the mean loss over the ticket's rows, into ``views``; buffers advance."""
+        x, y = self.data.train.batch(self.plan(ticket.epoch).rows(ticket.batch))
+        x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+        self._seed_random_layers(ticket)
+        output = self.model.module(x)
+        loss = self.loss(output, y)
+        torch.autograd.backward(loss)
+        self.model.gather_gradients(views)
+        self.model.gather_buffers()
+        return tally(loss, output, y)
+
+    def row(self, index: int) -> Tensor:
+        """Scratch vector number ``index`` for a slot's gradient, shape (n,)."""
+        while len(self._rows) <= index:
+            self._rows.append(torch.empty_like(self.model.parameters))
+        return self._rows[index]
+
+    def step(self, gradient: Tensor, epoch: int) -> None:
+        """One step of the replica's own optimizer along ``gradient`` (n,); the version advances."""
+        self.optimizer.step(self.model.split(gradient.to(self.device)), epoch=epoch)
+        self.version += 1
+
+    def reset_buffers(self) -> None:
+        """Bring the buffers back to those of the loaded version."""
+        for loaded, group in zip(self._start, self.model.buffers, strict=True):
+            group.flat.copy_(loaded)
+
+    def buffer_contributions(self, weight: float) -> list[Tensor]:
+        """What one gradient says of the buffers: statistics times ``weight``; advance of the counters."""
+        return [
+            group.flat - loaded if group.counts else group.flat * weight
+            for loaded, group in zip(self._start, self.model.buffers, strict=True)
+        ]
+
+    def settle_buffers(self, combined: Vectors) -> None:
+        """Advance the buffers: to the mean of the statistics, and by the counters' advance."""
+        for loaded, group, value in zip(self._start, self.model.buffers, combined, strict=True):
+            group.flat.copy_(loaded + value if group.counts else value)
+            loaded.copy_(group.flat)
+
+    def _perform_gradient(self, task: Gradient) -> Result:
+        self.reset_buffers()
+        sums = self.gradient(task.ticket, self._gradient_views)
+        if task.weight != 1.0:
+            self._gradient.mul_(task.weight)
+        finite = is_finite(self._gradient)
+        contributions = (self._gradient, *self.buffer_contributions(task.weight))
+        for mine, value in zip(self._host_out, contributions, strict=True):
+            if mine is not value:
+                mine.copy_(value)
+        return Result((replace(sums, finite=finite),), self._host_out, self.version)
+
+    def _perform_evaluate(self, task: Evaluate) -> Result:
+        self.reset_buffers()
+        module, test = self.model.module, self.data.test
+        module.eval()
+        tallies = []
+        with torch.inference_mode():
+            for chunk in range(task.first, task.last):
+                first = chunk * self._chunk
+                x, y = test.range(first, min(first + self._chunk, len(test)))
+                x, y = x.to(self.device), y.to(self.device)
+                output = module(x)
+                tallies.append(tally(self.loss(output, y), output, y))
+        module.train()
+        return Result(tuple(tallies), (), self.version)
+
+    def _perform_fetch(self) -> Result:
+        structure, tensors = flatten_tree(self.optimizer.state())
+        self.reset_buffers()
+        vectors = tuple(v.detach().cpu() for v in (*self.model.vectors, *tensors))
+        return Result((), vectors, self.version, structure)
+
+    def _seed_random_layers(self, ticket: Ticket) -> None:
+        """Same masks for the same ticket, whichever worker computes it and whatever came before."""
+        mixed = (self._seed * 1_000_003 + ticket.epoch) * 1_000_003 + ticket.batch
+        torch.default_generator.manual_seed(mixed % (1 << 63))
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(mixed % (1 << 63))
+
+
+def tally(loss: Tensor, output: Tensor, y: Tensor) -> Tally:
+    """Sums over a batch from its mean ``loss``; accuracy where ``y`` holds class labels."""
+    count = len(y)
+    mean = loss.item()
+    correct = None
+    if not y.is_floating_point() and output.ndim == 2:
+        correct = int((output.detach().argmax(1) == y).sum())
+    return Tally(mean * count, correct, count)
+
+
+def _staging(vectors: Vectors, pinned: bool) -> Vectors:
+    return tuple(torch.empty(v.shape, dtype=v.dtype, pin_memory=pinned) for v in vectors)

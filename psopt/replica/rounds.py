@@ -1,0 +1,81 @@
+"""Synchronous rounds among the workers: gradients are summed in slot order, then every worker takes the same step.
+
+Every replica holds the same parameters and the same optimizer state, sees the same sum bit for bit,
+and so stays equal to the others without any parameter being sent. The coordinator only says which
+tickets make the rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from psopt.optim.finite import is_finite
+from psopt.replica.tasks import Peers, Result, Rounds, Tally, deal
+
+if TYPE_CHECKING:
+    from psopt.data.plan import Ticket
+    from psopt.replica.replica import Replica
+
+
+def run_rounds(replica: Replica, task: Rounds, peers: Peers) -> Result:
+    """Perform ``task`` on this replica together with ``peers``.
+
+    Returns:
+        Tallies of this worker's slots, round after round; ``version`` counts the steps taken. The
+        rounds end early at a gradient that is not finite, on all workers alike, unless
+        ``task.skip_bad``.
+    """
+    tallies: list[Tally] = []
+    total = torch.empty_like(replica.model.parameters, device="cpu")
+    for tickets in task.rounds:
+        sums, finite = _run_round(replica, tickets, peers, total)
+        tallies += sums
+        if not finite and not task.skip_bad:
+            break
+    return Result(tuple(tallies), (), replica.version)
+
+
+def _run_round(
+    replica: Replica, tickets: tuple[Ticket, ...], peers: Peers, total: Tensor
+) -> tuple[list[Tally], bool]:
+    """One round into ``total``, the gradient of the mean loss over all its tickets' rows."""
+    dealt = deal(len(tickets), peers.size)
+    counts = [len(block) for block in dealt]
+    with replica.clock.span("compute"):
+        rows, tallies = _compute_slots(replica, tickets, dealt[peers.index])
+    peers.sum_rows([row[0] for row in rows], counts, total)
+    finite = is_finite(total)
+    if finite:
+        with replica.clock.span("compute"):
+            replica.step(total, tickets[0].epoch)
+        combined = [torch.empty_like(g.flat, device="cpu") for g in replica.model.buffers]
+        for index, out in enumerate(combined, start=1):
+            peers.sum_rows([row[index] for row in rows], counts, out)
+        replica.settle_buffers(tuple(combined))
+    else:
+        tallies = [
+            replace(tally, finite=is_finite(row[0]), refused=True)
+            for tally, row in zip(tallies, rows, strict=True)
+        ]
+    return tallies, finite
+
+
+def _compute_slots(
+    replica: Replica, tickets: tuple[Ticket, ...], slots: range
+) -> tuple[list[list[Tensor]], list[Tally]]:
+    """This worker's slots: what each contributes (gradient, then buffers), weighted by its samples."""
+    plan = replica.plan(tickets[0].epoch)
+    samples = sum(plan.count(ticket.batch) for ticket in tickets)
+    rows, tallies = [], []
+    for index, slot in enumerate(slots):
+        row, weight = replica.row(index), plan.count(tickets[slot].batch) / samples
+        replica.reset_buffers()
+        tallies.append(replica.gradient(tickets[slot], replica.model.split(row)))
+        if weight != 1.0:
+            row.mul_(weight)
+        rows.append([vector.cpu() for vector in (row, *replica.buffer_contributions(weight))])
+    return rows, tallies

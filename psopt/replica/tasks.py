@@ -1,0 +1,185 @@
+"""The words that coordinator and workers exchange: tasks (what to do) and replies (what came of it).
+
+A worker is a server of task verbs. A task is small, immutable and names everything that it depends
+on: the version of the parameters and the tickets (which rows). So any worker can do any task, and a
+lost one can be given to another. Vectors (parameters, gradients) never sit inside a task: the crew
+carries them beside it, flat and typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from psopt.data.plan import Ticket
+
+Vectors = tuple[Tensor, ...]
+"""Flat, contiguous host tensors: parameters or gradient first, then one vector a group of buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """Gradient of the mean loss over the ticket's rows, at the named version.
+
+    Attributes:
+        weight: the worker multiplies its floating vectors by it before sending (1 / slots in a
+        mean), so that an
+            ordered sum is all that is left to do.
+    """
+
+    version: int
+    ticket: Ticket
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Synchronous rounds that the workers run among themselves, each ending in one optimizer step on every worker.
+
+    Attributes:
+        rounds: the tickets of each round, in slot order. Slots are dealt to the workers in
+        contiguous blocks. install: take over the published vectors, optimizer state included, even
+        when the version is held (first
+            rounds after a start).
+        skip_bad: a round whose gradient is not finite is left out; otherwise the rounds end there.
+    """
+
+    version: int
+    rounds: tuple[tuple[Ticket, ...], ...]
+    install: bool = False
+    skip_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Send home parameters, buffers and optimizer state of the replica, all at its version."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Loss and accuracy over chunks ``first`` to ``last - 1`` of the test split, at the named version."""
+
+    version: int
+    first: int
+    last: int
+
+
+Task = Gradient | Rounds | Fetch | Evaluate
+
+
+def needs_vectors(task: Task, held: int | None) -> bool:
+    """True when a worker that holds version ``held`` must be sent the vectors of the task's version."""
+    return held != task.version or (isinstance(task, Rounds) and task.install)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Sums over some samples: loss (float64), correct answers (None for regression), samples.
+
+    Attributes:
+        finite: False when the gradient that goes with the sums is not finite.
+        refused: the round that they belong to took no step.
+    """
+
+    loss: float
+    correct: int | None
+    count: int
+    finite: bool = True
+    refused: bool = False
+
+
+Span = tuple[str, float, float]
+"""Kind (compute, wait, send, receive), start, end; seconds on the coordinator's clock once received."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What performing a task gave.
+
+    Attributes:
+        tallies: one a ticket (Gradient, Rounds: round by round, in slot order) or a chunk
+        (Evaluate).
+        vectors: the gradient and the buffers (Gradient), the whole state (Fetch), else empty.
+        version: the version that the replica holds afterwards.
+        structure: of the optimizer tensors at the end of ``vectors`` (Fetch).
+    """
+
+    tallies: tuple[Tally, ...] = ()
+    vectors: Vectors = ()
+    version: int = 0
+    structure: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A worker's result, as the crew hands it to the coordinator.
+
+    ``result.vectors`` are borrowed: they stay valid until the next call of the crew that takes in
+    replies.
+    """
+
+    worker: int
+    task: Task
+    result: Result
+    spans: tuple[Span, ...] = field(default=())
+
+
+class Peers(Protocol):
+    """The workers as one of them sees them, for rounds that they run among themselves."""
+
+    @property
+    def index(self) -> int:
+        """Position of this worker among the live ones, from 0."""
+
+    @property
+    def size(self) -> int:
+        """Number of live workers."""
+
+    def sum_rows(self, rows: Sequence[Tensor], counts: Sequence[int], out: Tensor) -> None:
+        """Sum all workers' rows into ``out``, in worker order, on every worker.
+
+        Args:
+            rows: this worker's vectors, shape (n,) each; left as they are.
+            counts: number of rows that each worker brings.
+            out: result (n,), bitwise the same on every worker and equal to adding the rows one
+            after another.
+        """
+
+
+class Alone:
+    """A worker without peers; also all workers of a virtual cluster in one process."""
+
+    index = 0
+    size = 1
+
+    def sum_rows(self, rows: Sequence[Tensor], counts: Sequence[int], out: Tensor) -> None:
+        """Sum the rows in order."""
+        sum_in_order(rows, out)
+
+
+def sum_in_order(rows: Sequence[Tensor], out: Tensor) -> None:
+    """``out = rows[0] + rows[1] + ...`` from left to right.
+
+    Plain additions only: scaled ones may or may not be fused, which would make the last bit depend
+    on alignment. Counters (integer vectors) are not summed: the furthest one counts, once for all
+    workers.
+    """
+    if out is not rows[0]:
+        out.copy_(rows[0])
+    for row in rows[1:]:
+        if out.is_floating_point():
+            out.add_(row)
+        else:
+            out.copy_(out.maximum(row))
+
+
+def deal(items: int, workers: int) -> list[range]:
+    """Contiguous blocks of ``range(items)`` for each worker, sizes differing by at most one."""
+    bounds = [items * w // workers for w in range(workers + 1)]
+    return [range(first, end) for first, end in pairwise(bounds)]

@@ -1,0 +1,8 @@
+"""Run directories in, a comparison table and plots for a paper out."""
+
+from __future__ import annotations
+
+from psopt.report.build import report
+from psopt.report.runs import ReportError
+
+__all__ = ["ReportError", "report"]

@@ -1,0 +1,180 @@
+"""What a report needs of a run, read from its directory."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from psopt.record import RunDirectory, read_metrics, read_timeline
+from psopt.report.lanes import lanes, waiting_share
+
+NO_SUMMARY = "no summary"
+
+
+class ReportError(ValueError):
+    """The report cannot be made; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run, whole or not.
+
+    Attributes:
+        path: its directory.
+        label: a name that no other run of the report has.
+        config: `config.yaml` as nested dicts of text.
+        summary: `summary.json`, empty when the run has not ended.
+        steps: the step rows of `metrics.jsonl`.
+        evaluations: the evaluation rows of it.
+        events: the events of `timeline.json`.
+    """
+
+    path: Path
+    label: str
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    steps: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+
+    @property
+    def status(self) -> str:
+        """completed, diverged, failed, interrupted, or "no summary"."""
+        return str(self.summary.get("status", NO_SUMMARY))
+
+    @property
+    def scheme(self) -> str | None:
+        """The scheme's name."""
+        found = self.summary.get("scheme") or _inner(self.config, "scheme", "name")
+        return None if found is None else str(found)
+
+    @property
+    def workers(self) -> int | None:
+        """How many workers; of a run without summary, how many of them appear in its timeline."""
+        found = self.summary.get("workers")
+        ranks = {event["tid"] for event in self.events if event.get("ph") == "X"} - {0}
+        return found if isinstance(found, int) else len(ranks) or None
+
+    @property
+    def target(self) -> float | None:
+        """The test accuracy in (0, 1] at which the run was to stop."""
+        text = _inner(self.config, "stop", "test_accuracy")
+        try:
+            return float(text)
+        except (TypeError, ValueError):
+            return None
+
+    def last(self, name: str) -> float | None:
+        """A number of the summary, or the one of the last row that has it; None if unknown."""
+        for row in (self.summary, *reversed(self.evaluations[-1:] + self.steps[-1:])):
+            value = row.get(name)
+            if isinstance(value, int | float):
+                return float(value)
+        return None
+
+    @property
+    def staleness(self) -> dict[int, int]:
+        """How many updates had which staleness, in versions."""
+        found = self.summary.get("staleness_histogram")
+        if isinstance(found, dict) and found:
+            counts = {int(key): int(value) for key, value in found.items()}
+        else:
+            rows = (row.get("staleness") for row in self.steps)
+            counts = Counter(int(value) for value in rows if isinstance(value, int | float))
+        return dict(sorted(counts.items()))
+
+    @property
+    def waiting(self) -> float | None:
+        """The workers' share of time spent waiting, in [0, 1], over all workers.
+
+        It comes from the summary, and for a run without one from its timeline.
+        """
+        rows = self.summary.get("worker_seconds") or []
+        total = {
+            key: math.fsum(row.get(key) or 0.0 for row in rows)
+            for key in ("compute", "wait", "communication")
+        }
+        spent = math.fsum(total.values())
+        if spent > 0:
+            return total["wait"] / spent
+        return waiting_share([lane for lane in lanes(self.events) if lane.rank != 0])
+
+
+def read_runs(directories: Sequence[Path]) -> list[Run]:
+    """The runs of several directories, in the order given, each once.
+
+    Raises:
+        ReportError: there is none, or some cannot be read; it names each of them.
+    """
+    if not directories:
+        raise ReportError("no run directories; name at least one, such as runs/*")
+    unique = list({path.resolve(): path for path in map(Path, directories)}.values())
+    runs, problems = [], []
+    for path in unique:
+        try:
+            runs.append(_read(path))
+        except (OSError, ValueError) as error:
+            problems.append(f"{error}{_hint(path)}")
+    if problems:
+        raise ReportError("\n".join(problems))
+    return _label(runs)
+
+
+def _read(path: Path) -> Run:
+    directory = RunDirectory.open(path)
+    config = _config(directory.config_path)
+    rows = read_metrics(directory.metrics_path) if directory.metrics_path.exists() else []
+    return Run(
+        path=path,
+        label=str(config.get("name") or path.resolve().name),
+        config=config,
+        summary=directory.read_summary() or {},
+        steps=[row for row in rows if row.get("kind") == "step"],
+        evaluations=[row for row in rows if row.get("kind") == "evaluation"],
+        events=read_timeline(directory.timeline_path) if directory.timeline_path.exists() else [],
+    )
+
+
+def _config(path: Path) -> dict[str, Any]:
+    """The job file as text, which is enough here and reads the files of any version of psopt."""
+    try:
+        config = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ReportError(f"{path}: not YAML ({error}); it is no job file of psopt") from error
+    if not isinstance(config, dict):
+        raise ReportError(f"{path}: not a mapping; it is no job file of psopt")
+    return config
+
+
+def _label(runs: list[Run]) -> list[Run]:
+    """Make the labels differ: by the job's name, then the directory's, then its whole path."""
+    names = Counter(run.label for run in runs)
+    directories = Counter((run.label, run.path.resolve().name) for run in runs)
+    labelled = []
+    for run in runs:
+        name = run.path.resolve().name
+        if names[run.label] == 1:
+            label = run.label
+        elif directories[run.label, name] == 1:
+            label = name if run.label in name else f"{run.label} ({name})"
+        else:
+            label = f"{run.label} ({run.path})"
+        labelled.append(replace(run, label=label))
+    return labelled
+
+
+def _hint(path: Path) -> str:
+    """A way out when a directory of runs was named instead of a run."""
+    inside = sorted(path.glob("*/config.yaml")) if path.is_dir() else []
+    return f" (it holds {len(inside)} runs; name them: {path}/*)" if inside else ""
+
+
+def _inner(config: dict[str, Any], section: str, key: str) -> Any:
+    inner = config.get(section)
+    return inner.get(key) if isinstance(inner, dict) else None

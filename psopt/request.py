@@ -1,0 +1,124 @@
+"""What the user asked to run, checked: everything that can be found wrong is found before training."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from psopt import job
+from psopt.config import ConfigError, JobConfig, canonical_json
+from psopt.record import CheckpointError, CheckpointStore, NotARun, RunDirectory, RunExists, Tree
+from psopt.schemes.base import Scheme
+
+
+class Refused(ValueError):  # noqa: N818 - reads as what happened
+    """A job that cannot start; the text says everything that is wrong and the remedies."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked to run.
+
+    Attributes:
+        config: the job file of a new run.
+        resume: the directory of a run to continue.
+        out: the directory of a new run.
+        overrides: ``--set`` options.
+    """
+
+    config: Path | None
+    resume: Path | None
+    out: Path | None
+    overrides: tuple[str, ...]
+
+    def arguments(self) -> list[str]:
+        """The command line that says the same."""
+        said = [str(self.config)] if self.config else ["--resume", str(self.resume)]
+        said += ["--out", str(self.out)] if self.out else []
+        return [*said, *(word for override in self.overrides for word in ("--set", override))]
+
+    def load(self) -> JobConfig[Scheme]:
+        """The job.
+
+        Raises:
+            Refused: it is not valid, or there is no run to continue.
+        """
+        path = self.config if self.config is not None else self._previous().config_path
+        try:
+            return job.load(path, self.overrides)
+        except ConfigError as error:
+            raise Refused(str(error)) from error
+
+    def prepare(self, *, simulated: bool) -> Prepared:
+        """Check everything that can be checked before training, then make the run directory.
+
+        Raises:
+            Refused: with everything that is wrong.
+        """
+        config = self.load()
+        try:
+            parts = job.assemble(config)
+            job.check(parts)
+            if self.resume is None:
+                return Prepared(config, RunDirectory.create(self.out, config.name), parts)
+            run = self._previous()
+            latest = CheckpointStore(run.checkpoints, config.checkpoint.keep).load_latest()
+        except (CheckpointError, RunExists, OSError, ValueError) as error:
+            raise Refused(str(error)) from error
+        return Prepared(
+            config, run, parts, resumed=True, tree=None if latest is None else latest[1]
+        )
+
+    def was_simulated(self) -> bool:
+        """True when this continues a run on a virtual cluster."""
+        return self.resume is not None and self._last_attempt().get("crew") == "simulated"
+
+    def previous_ranks(self) -> int | None:
+        """Ranks of the run that this continues."""
+        return self._last_attempt().get("ranks") if self.resume is not None else None
+
+    def _previous(self) -> RunDirectory:
+        assert self.resume is not None
+        try:
+            return RunDirectory.open(self.resume)
+        except NotARun as error:
+            raise Refused(str(error)) from error
+
+    def _last_attempt(self) -> dict[str, Any]:
+        lines = []
+        with contextlib.suppress(FileNotFoundError):
+            lines = self._previous().attempts_path.read_text(encoding="utf-8").splitlines()
+        attempt: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+        return attempt
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that can start.
+
+    Attributes:
+        config: the job.
+        run: its directory.
+        parts: model, data and loss, checked.
+        resumed: the directory holds earlier attempts.
+        tree: the newest checkpoint of those, if they left one.
+    """
+
+    config: JobConfig[Scheme]
+    run: RunDirectory
+    parts: job.Parts
+    resumed: bool = False
+    tree: Tree | None = None
+
+    def packed(self) -> str:
+        """The job as text, for the other ranks."""
+        return canonical_json(self.config)
+
+
+def unpacked_config(packed: str) -> JobConfig[Scheme]:
+    """The job that rank 0 has packed."""
+    config: JobConfig[Scheme] = job.Job.model_validate_json(packed)
+    return config

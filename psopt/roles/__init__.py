@@ -1,0 +1,1 @@
+"""THE coordinator loop, the parameter server, and THE worker loop."""

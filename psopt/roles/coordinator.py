@@ -1,0 +1,241 @@
+"""THE coordinator loop: step, evaluate, log, checkpoint, stop. Schemes supply the steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from psopt.config import JobConfig
+from psopt.crew.base import Crew, Evaluate, Tally, deal
+from psopt.data.plan import TicketBook
+from psopt.record import CheckpointError, CheckpointStore, Tree
+from psopt.roles.journal import Journal
+from psopt.roles.server import ParameterServer
+from psopt.schemes.base import Context, Diverged, Limit, Scheme, Update
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where the run stands. Saved with every checkpoint.
+
+    Attributes:
+        step: updates made, refused ones not counted.
+        refused: updates refused.
+        seconds: training clock, evaluation excluded.
+        evaluation_seconds: time spent evaluating.
+        test_loss, test_accuracy: of the last evaluation, at ``evaluated_at`` steps.
+        best_test_accuracy: over all evaluations.
+        seconds_to_target: training clock when ``stop.test_accuracy`` was first seen.
+    """
+
+    step: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+    best_test_accuracy: float | None = None
+    seconds_to_target: float | None = None
+    evaluated_at: int = -1
+
+
+class Coordinator:
+    """Runs one job to its end.
+
+    Args:
+        config: the job.
+        crew: the workers, open.
+        server: parameters and optimizer.
+        tickets: the account of batches.
+        test_samples: rows of the test split.
+        journal: what is recorded.
+        store: checkpoints.
+    """
+
+    def __init__(
+        self,
+        config: JobConfig[Scheme],
+        crew: Crew,
+        server: ParameterServer,
+        tickets: TicketBook,
+        *,
+        test_samples: int,
+        journal: Journal,
+        store: CheckpointStore,
+    ) -> None:
+        self.config, self.crew, self.server, self.tickets = config, crew, server, tickets
+        self.scheme, self.journal, self.store = config.scheme, journal, store
+        self.progress = Progress()
+        self.context = Context(
+            crew, server, tickets, config.on_bad_update == "skip", journal.observe
+        )
+        self._test_samples = test_samples
+        self._saved_at = -1
+        self._clock_base = 0.0
+        self.state: Any = None
+
+    def run(self) -> tuple[str, str]:
+        """Train until a reason to stop.
+
+        Returns:
+            Status (``completed`` or ``diverged``) and reason, as in the summary.
+        """
+        self.state = self.scheme.init(self.context) if self.state is None else self.state
+        try:
+            reason = self._train()
+            status = "completed"
+        except Diverged as error:
+            status, reason = "diverged", str(error)
+            self.progress.refused += 1
+            self.scheme.home(self.context, self.state)
+        if status == "completed":
+            self._evaluate()
+            self._checkpoint()
+        self.crew.close()
+        return status, reason
+
+    def restore(self, tree: Tree) -> None:
+        """Go on from a checkpoint.
+
+        Raises:
+            ValueError: it belongs to another model, optimizer, or batch plan.
+        """
+        self.server.restore(tree)
+        self.tickets.restore(tree["tickets"])
+        self.progress = Progress(**tree["progress"])
+        self.journal.restore(tree["journal"], self.progress.step, self.progress.seconds)
+        self.state = self.scheme.init(self.context)
+        for name, value in tree["scheme"].items():
+            setattr(self.state, name, value)
+        self._clock_base = self.progress.seconds
+        self._saved_at = self.progress.step
+
+    def _train(self) -> str:
+        """The loop."""
+        while (reason := self._reason_to_stop()) is None:
+            before = self._position()
+            updates = self.scheme.step(self.context, self.state, self._limit())
+            if not updates:
+                return "epochs"
+            self._account(updates)
+            if self._evaluation_due(before):
+                self._evaluate()
+            if self._crossed(self.config.checkpoint.every_steps, before[0]):
+                self._checkpoint()
+        return reason
+
+    def _account(self, updates: Sequence[Update]) -> None:
+        progress = self.progress
+        for update in updates:
+            progress.seconds = self._clock(update.seconds)
+            if update.tally.refused:
+                progress.refused += 1
+            else:
+                progress.step += 1
+            self.journal.step(update, progress.step, progress.seconds, self.tickets)
+
+    def _reason_to_stop(self) -> str | None:
+        stop, progress = self.config.stop, self.progress
+        current = progress.evaluated_at == progress.step
+        if current and _reached(progress.test_accuracy, stop.test_accuracy):
+            return "test_accuracy"
+        if current and _reached(stop.test_loss, progress.test_loss):
+            return "test_loss"
+        if stop.steps is not None and progress.step >= stop.steps:
+            return "steps"
+        if stop.seconds is not None and progress.seconds >= stop.seconds:
+            return "seconds"
+        return None
+
+    def _limit(self) -> Limit:
+        """How far the scheme may go before something is due here."""
+        config, (step, samples) = self.config, self._position()
+        intervals = (config.checkpoint.every_steps, config.evaluate.every_steps)
+        steps = [config.stop.steps, *((step // e + 1) * e for e in intervals if e)]
+        due = min((s for s in steps if s is not None), default=step + (1 << 30)) - step
+        return Limit(max(1, due), self._samples_to_evaluation(samples))
+
+    def _samples_to_evaluation(self, samples: int) -> int:
+        every = self.config.evaluate.every_epochs
+        if every is None:
+            return 1 << 62
+        interval = every * self.tickets.rows
+        return max(1, math.ceil((math.floor(samples / interval + 1e-9) + 1) * interval) - samples)
+
+    def _position(self) -> tuple[int, int]:
+        return self.progress.step, self.tickets.position
+
+    def _crossed(self, every: int | None, before: int) -> bool:
+        return every is not None and self.progress.step // every > before // every
+
+    def _evaluation_due(self, before: tuple[int, int]) -> bool:
+        evaluate = self.config.evaluate
+        if evaluate.every_epochs is None:
+            return self._crossed(evaluate.every_steps, before[0])
+        interval = evaluate.every_epochs * self.tickets.rows
+        now = math.floor(self.tickets.position / interval + 1e-9)
+        return now > math.floor(before[1] / interval + 1e-9)
+
+    def _evaluate(self) -> None:
+        """Loss and accuracy over the test split, by all workers; chunks are summed in order."""
+        progress = self.progress
+        if progress.evaluated_at == progress.step:
+            return
+        self.scheme.home(self.context, self.state)
+        start = self.crew.now()
+        chunks = -(-self._test_samples // self.config.evaluate.batch_size)
+        blocks = [block for block in deal(chunks, len(self.crew.workers)) if block]
+        tasks = [Evaluate(self.server.version, block.start, block.stop) for block in blocks]
+        tallies = [t for reply in self.crew.gather(tasks) for t in reply.result.tallies]
+        self._note_evaluation(tallies)
+        spent = self.crew.now() - start
+        progress.evaluation_seconds += spent
+        self._clock_base -= spent
+        self.journal.observe(0, ("evaluate", start, start + spent))
+        self.journal.evaluation(progress, self.server.version, self.tickets)
+
+    def _note_evaluation(self, tallies: Sequence[Tally]) -> None:
+        progress, count = self.progress, sum(tally.count for tally in tallies)
+        progress.test_loss = sum(tally.loss for tally in tallies) / count
+        progress.evaluated_at = progress.step
+        correct = [tally.correct for tally in tallies if tally.correct is not None]
+        if len(correct) < len(tallies):
+            return
+        accuracy = progress.test_accuracy = sum(correct) / count
+        progress.best_test_accuracy = max(progress.best_test_accuracy or 0.0, accuracy)
+        target = self.config.stop.test_accuracy
+        if progress.seconds_to_target is None and _reached(accuracy, target):
+            progress.seconds_to_target = progress.seconds
+
+    def _checkpoint(self) -> None:
+        """Save everything that a resume needs. A failing disk is loud, and does not end the training."""
+        if self._saved_at == self.progress.step:
+            return
+        self.scheme.home(self.context, self.state)
+        start = self.crew.now()
+        kept = [f.name for f in fields(self.state) if not f.metadata.get("transient")]
+        tree: Tree = {
+            **self.server.state(),
+            "tickets": self.tickets.state(),
+            "scheme": {name: getattr(self.state, name) for name in kept},
+            "progress": asdict(self.progress),
+            "journal": self.journal.state(),
+        }
+        self.journal.flush()  # a resume keeps the rows up to this step
+        try:
+            self.store.save(self.progress.step, tree)
+        except CheckpointError as error:
+            self.journal.warn(f"checkpoint at step {self.progress.step} failed: {error}")
+            return
+        self._saved_at = self.progress.step
+        self.journal.observe(0, ("checkpoint", start, self.crew.now()))
+
+    def _clock(self, now: float) -> float:
+        """Training seconds at crew time ``now``: evaluation excluded, earlier attempts included."""
+        return self._clock_base + now
+
+
+def _reached(value: float | None, target: float | None) -> bool:
+    return value is not None and target is not None and value >= target

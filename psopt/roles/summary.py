@@ -1,0 +1,68 @@
+"""summary.json: what came of a run, in one flat page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psopt.roles.coordinator import Coordinator
+
+_KINDS = ("compute", "wait", "communication")
+
+
+def summarise(
+    coordinator: Coordinator,
+    *,
+    crew: str,
+    status: str,
+    reason: str,
+    wall_seconds: float,
+    attempts: int,
+) -> dict[str, Any]:
+    """The summary of a run that has ended.
+
+    Args:
+        coordinator: after its run.
+        crew: ``mpi`` or ``simulated``.
+        status: ``completed``, ``diverged`` or ``failed``.
+        reason: why it ended.
+        wall_seconds: of this attempt, from start to end.
+        attempts: starts of this run, this one included.
+    """
+    config, progress = coordinator.config, coordinator.progress
+    server, tickets, journal = coordinator.server, coordinator.tickets, coordinator.journal
+    staleness = journal.staleness
+    applied = sum(staleness.values())
+    return {
+        "name": config.name,
+        "scheme": config.scheme.name,
+        "workers": len(coordinator.crew.workers),
+        "crew": crew,
+        "status": status,
+        "reason": reason,
+        "steps": progress.step,
+        "samples": tickets.samples,
+        "epochs": tickets.epoch,
+        "seconds": progress.seconds,
+        "wall_seconds": wall_seconds,
+        "evaluation_seconds": progress.evaluation_seconds,
+        "test_accuracy": progress.test_accuracy,
+        "test_loss": progress.test_loss,
+        "best_test_accuracy": progress.best_test_accuracy,
+        "seconds_to_target": progress.seconds_to_target,
+        "mean_staleness": sum(s * n for s, n in staleness.items()) / applied if applied else 0.0,
+        "max_staleness": max(staleness, default=0),
+        "staleness_histogram": {str(s): n for s, n in sorted(staleness.items())},
+        "refused_updates": progress.refused,
+        "refused_samples": tickets.refused_samples,
+        "parameters": server.model.parameters.numel(),
+        "parameters_sha256": server.sha256(),
+        "optimizer": config.optimizer.name,
+        "lr": config.optimizer.lr,
+        "batch_size": config.train.batch_size,
+        "seed": config.seed,
+        "worker_seconds": [
+            {"worker": worker, **{kind: float(totals.get(kind, 0.0)) for kind in _KINDS}}
+            for worker, totals in sorted(journal.worker_seconds.items())
+        ],
+        "attempts": attempts,
+    }

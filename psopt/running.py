@@ -1,0 +1,235 @@
+"""Run a job: on the ranks of an MPI world, or on a virtual cluster in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from psopt import job
+from psopt.config import JobConfig, dump_job
+from psopt.crew.base import Crew, Observer
+from psopt.launch.mpirun import RANKS_FILE, TERMINAL
+from psopt.record import (
+    CheckpointStore,
+    MetricsWriter,
+    RunDirectory,
+    Timeline,
+    Tree,
+    environment,
+    to_json,
+    write_atomic,
+)
+from psopt.replica.spans import SpanLog
+from psopt.request import Prepared
+from psopt.roles.coordinator import Coordinator
+from psopt.roles.display import Bar, Display, Lines, Several
+from psopt.roles.journal import Journal
+from psopt.roles.server import ParameterServer
+from psopt.roles.summary import summarise
+from psopt.roles.worker import serve
+from psopt.schemes.base import Scheme
+
+if TYPE_CHECKING:
+    from psopt.crew.mpi import World
+
+EXIT_DIVERGED = 3
+
+
+def simulate(start: Prepared) -> int:
+    """Run on the virtual cluster that the job's ``cluster`` section describes; the exit status."""
+    from psopt.crew.sim import SimCrew
+    from psopt.crew.virtual import ComputeTimes, Network, distribution
+
+    config, cluster = start.config, start.config.cluster
+    cores = len(os.sched_getaffinity(0))
+    job.set_threads(config.device.threads, cores // min(cluster.workers, cores))
+    device = job.choose_device(config.device.kind, 0)
+    replica = job.assemble(config, device).replica()
+    draw = distribution(cluster.compute.distribution, cluster.compute.mean, cluster.compute.sigma)
+    seed = config.seed if cluster.seed is None else cluster.seed
+    times = ComputeTimes(draw, config.train.batch_size, cluster.stragglers, seed)
+
+    def crew(observe: Observer) -> Crew:
+        return SimCrew(
+            replica,
+            cluster.workers,
+            times,
+            Network(cluster.latency, cluster.bandwidth),
+            server_cost=cluster.server_cost,
+            observer=observe,
+        )
+
+    return _coordinate(start, _Crews("simulated", crew, lambda _: [], {}))
+
+
+def coordinate(world: World, start: Prepared) -> int:
+    """Rank 0 of a real run; the exit status."""
+    from psopt.crew.mpi_crew import MpiCrew
+    from psopt.crew.wire import Wire
+
+    job.set_threads(start.config.device.threads, world.share)
+    crew: MpiCrew | None = None
+
+    def make(observe: Observer) -> Crew:
+        nonlocal crew
+        crew = MpiCrew(Wire(world.ranks), world.size - 1, observe)
+        return crew
+
+    def meet(signature: str) -> list[dict[str, Any]]:
+        assert crew is not None
+        workers = crew.open()
+        for rank, worker in enumerate(workers, start=1):
+            if worker["signature"] != signature:
+                raise RuntimeError(
+                    f"rank {rank} on {worker['host']} has built another model than rank 0: its "
+                    "factory must not depend on the host, the time, or unseeded random numbers"
+                )
+        own = {"rank": 0, "host": world.host(), "pid": os.getpid(), "device": "cpu"}
+        return [own, *({**w, "rank": rank} for rank, w in enumerate(workers, start=1))]
+
+    return _coordinate(start, _Crews("mpi", make, meet, world.describe()))
+
+
+def work(world: World, config: JobConfig[Scheme]) -> int:
+    """Any other rank of a real run; the exit status."""
+    from psopt.crew.mpi_link import MpiLink
+    from psopt.crew.wire import Wire
+
+    threads = job.set_threads(config.device.threads, world.share)
+    device = job.choose_device(config.device.kind, world.local_worker)
+    parts = job.assemble(config, device)
+    clock = SpanLog()
+    introduction = {
+        "host": world.host(),
+        "pid": os.getpid(),
+        "device": str(device),
+        "threads": threads,
+        "signature": parts.model.signature(),
+    }
+    link = MpiLink(Wire(world.ranks), world.rank, world.size, clock)
+    serve(link, parts.replica(clock), introduction)
+    return 0
+
+
+def write_rank_table(table: list[dict[str, Any]]) -> None:
+    """For the launcher: which process is which rank."""
+    path = os.environ.get(RANKS_FILE)
+    if path:
+        write_atomic(Path(path), json.dumps(table))
+
+
+@dataclass(frozen=True)
+class _Crews:
+    """How to make the crew of a run, and what to record of it."""
+
+    kind: str
+    make: Any
+    meet: Any
+    mpi: dict[str, Any]
+
+
+def _coordinate(start: Prepared, crews: _Crews) -> int:
+    """Coordinator and its record, from start to summary."""
+    began = time.perf_counter()
+    config, run, parts = start.config, start.run, start.parts
+    attempts = _note_attempt(run, crews, config)
+    with Timeline(run.timeline_path, config.log.timeline_events) as timeline:
+        journal = Journal(
+            MetricsWriter(run.metrics_path),
+            timeline,
+            _display(run, config, real=crews.kind == "mpi"),
+            config.log.every_steps,
+        )
+        server = ParameterServer(parts.model, parts.optimizer(parts.model))
+        crew = crews.make(journal.observe)
+        _name_lanes(timeline, len(crew.workers))
+        coordinator = Coordinator(
+            config,
+            crew,
+            server,
+            parts.tickets(),
+            test_samples=len(parts.data.test),
+            journal=journal,
+            store=CheckpointStore(run.checkpoints, config.checkpoint.keep),
+        )
+        status, reason = "failed", "an exception; see the log"
+        try:
+            write_atomic(run.ranks_path, to_json(crews.meet(parts.model.signature()), indent=2))
+            if start.resumed:
+                _restore(coordinator, start.tree)
+            status, reason = coordinator.run()
+        except BaseException as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            journal.close()
+            summary = summarise(
+                coordinator,
+                crew=crews.kind,
+                status=status,
+                reason=reason,
+                wall_seconds=time.perf_counter() - began,
+                attempts=attempts,
+            )
+            run.write_summary(summary)
+    _tell(run, summary)
+    return EXIT_DIVERGED if status == "diverged" else 0
+
+
+def _restore(coordinator: Coordinator, tree: Tree | None) -> None:
+    """Go on from a checkpoint; from the beginning when earlier attempts left none."""
+    if tree is None:
+        coordinator.journal.restart()
+        coordinator.journal.warn("no checkpoint to resume from: starting from the beginning")
+        return
+    coordinator.restore(tree)
+    coordinator.journal.warn(f"resumed at step {coordinator.progress.step}")
+
+
+def _note_attempt(run: RunDirectory, crews: _Crews, config: JobConfig[Scheme]) -> int:
+    """Write config and environment; the number of this attempt, from 1."""
+    run.write_config(dump_job(config))
+    write_atomic(run.environment_path, to_json(environment(crews.mpi), indent=2) + "\n")
+    entry = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "crew": crews.kind, **crews.mpi}
+    with run.attempts_path.open("a", encoding="utf-8") as file:
+        file.write(to_json(entry) + "\n")
+    return len(run.attempts_path.read_text(encoding="utf-8").splitlines())
+
+
+def _name_lanes(timeline: Timeline, workers: int) -> None:
+    timeline.name(0, "coordinator")
+    for worker in range(workers):
+        timeline.name(worker + 1, f"worker {worker}")
+
+
+def _display(run: RunDirectory, config: JobConfig[Scheme], *, real: bool) -> Display:
+    """On a terminal a bar, else lines; always lines in the run's own log."""
+    # Open MPI gives every rank a terminal of its own; the launcher says whether there is a real one.
+    columns = os.environ.get(TERMINAL)
+    interactive = columns is not None if real else sys.stdout.isatty()
+    width = int(columns) if columns else None
+    screen = Console(force_terminal=interactive, width=width)
+    log = Console(file=run.log_path.open("a", encoding="utf-8"), width=200)
+    epochs = config.train.epochs
+    return Several(
+        [Bar(screen, epochs) if interactive else Lines(screen, epochs), Lines(log, epochs)]
+    )
+
+
+def _tell(run: RunDirectory, summary: Mapping[str, Any]) -> None:
+    """The last line: what came of it and where it is."""
+    accuracy = summary["test_accuracy"]
+    figures = "" if accuracy is None else f", test accuracy {100 * accuracy:.2f} %"
+    print(
+        f"{summary['status']} ({summary['reason']}): {summary['steps']} steps, "
+        f"{summary['seconds']:.1f} s{figures}\nrun directory: {run.path}",
+        flush=True,
+    )

@@ -1,0 +1,183 @@
+"""What a scheme is: the coordinator's policy, as hyper-parameters, a state, and one step.
+
+A scheme is a frozen dataclass of hyper-parameters and at the same time its own YAML section.
+``init`` makes its state, another dataclass of plain values, which checkpoints keep as it is.
+``step`` does one thing and reports the server's updates that came of it; evaluation, logging,
+checkpoints and stopping are the loop's. A scheme sees the outside through its ``Context`` only, and
+cannot tell real ranks from virtual ones.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import ConfigDict
+
+from psopt.crew.base import Crew, Lost, Observer, Result, Tally, Ticket, Vectors
+
+SECTION = ConfigDict(extra="forbid", strict=True)
+"""Pydantic's settings for a scheme's dataclass."""
+
+
+TRANSIENT = {"transient": True}
+"""Metadata of a state's field that a checkpoint leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One step of the server, or an update that it refused.
+
+    Attributes:
+        version: the server's version afterwards.
+        tally: over the samples that the update is made of.
+        staleness: server version at the update minus the version of the gradient.
+        weight: what the update was multiplied by.
+        worker: whose gradient it was; None for a round of several.
+        seconds: on the crew's clock.
+    """
+
+    version: int
+    tally: Tally
+    seconds: float
+    staleness: int = 0
+    weight: float = 1.0
+    worker: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How far a step may go before the loop has to look: at most ``steps`` updates, or ``samples`` samples."""
+
+    steps: int
+    samples: int
+
+
+class Diverged(RuntimeError):  # noqa: N818 - reads as what happened
+    """An update was not finite and the job may not go on without it, or no update is finite any more."""
+
+
+class Server(Protocol):
+    """The parameter server, as schemes see it."""
+
+    @property
+    def version(self) -> int:
+        """Number of updates made."""
+
+    @property
+    def vectors(self) -> Vectors:
+        """Parameters and buffers (live)."""
+
+    @property
+    def inbox(self) -> Vectors:
+        """Vectors of the same sizes, to receive a sum of updates into."""
+
+    def apply(
+        self, vectors: Vectors, *, epoch: int, weight: float = 1.0, rate: float = 1.0
+    ) -> None:
+        """One optimizer step along ``vectors[0]`` times ``weight``; buffers follow."""
+
+    def portable(self) -> tuple[Vectors, Any]:
+        """Parameters, buffers and optimizer tensors, and the structure of the latter."""
+
+    def follow(self, version: int) -> None:
+        """The workers are at ``version`` now; parameters come with ``adopt``."""
+
+    def adopt(self, result: Result) -> None:
+        """Take over the state that a worker sent home."""
+
+
+class Tickets(Protocol):
+    """The account of batches, as schemes see it."""
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done."""
+
+    def issue(self) -> Ticket | None: ...
+    def issue_round(self, slots: int) -> tuple[Ticket, ...]: ...
+    def applied(self, ticket: Ticket) -> None: ...
+    def refused(self, ticket: Ticket) -> None: ...
+    def give_back(self, ticket: Ticket) -> None: ...
+    def count(self, ticket: Ticket) -> int: ...
+
+
+@dataclass(slots=True)
+class Context:
+    """What a scheme works with.
+
+    Attributes:
+        crew: the workers.
+        server: parameters and optimizer.
+        tickets: which batch is next.
+        skip_bad: leave out updates that are not finite, instead of ending the job.
+        observe: is told how long the server's updates take.
+    """
+
+    crew: Crew
+    server: Server
+    tickets: Tickets
+    skip_bad: bool = False
+    observe: Observer = lambda rank, span: None
+    refused_in_a_row: int = 0
+
+    def publish(self) -> None:
+        """Lend the server's vectors to the crew."""
+        self.crew.publish(self.server.version, self.server.vectors)
+
+    def apply(
+        self, vectors: Vectors, *, epoch: int, weight: float = 1.0, rate: float = 1.0
+    ) -> None:
+        """Update the server between two publications."""
+        self.crew.retire(self.server.version)
+        start = self.crew.now()
+        self.server.apply(vectors, epoch=epoch, weight=weight, rate=rate)
+        self.observe(0, ("update", start, self.crew.now()))
+        self.publish()
+        self.refused_in_a_row = 0
+
+    def refuse(self, tickets: Sequence[Ticket], culprits: Sequence[int]) -> None:
+        """Account for an update that is not finite.
+
+        Args:
+            tickets: the batches that it was made of.
+            culprits: workers whose gradients were not finite; none when only their sum is not.
+
+        Raises:
+            Diverged: by policy, or because hardly anything but such updates came lately.
+        """
+        self.refused_in_a_row += 1
+        who = " and ".join(f"worker {w} (rank {w + 1})" for w in culprits) or "the sum over workers"
+        what = f"{who}: gradient not finite (server version {self.server.version})"
+        if not self.skip_bad:
+            raise Diverged(f"{what}; on_bad_update: skip would leave it out")
+        if self.refused_in_a_row > max(10, 2 * len(self.crew.workers)):
+            raise Diverged(f"{what}; the last {self.refused_in_a_row} updates were all refused")
+        for ticket in tickets:
+            self.tickets.refused(ticket)
+
+    def give_back(self, lost: Lost) -> None:
+        """Have the tickets of a lost worker issued again."""
+        for task in lost.tasks:
+            ticket = getattr(task, "ticket", None)
+            if ticket is not None:
+                self.tickets.give_back(ticket)
+
+
+class Scheme(ABC):
+    """A parallel optimisation method."""
+
+    name: str
+
+    @abstractmethod
+    def init(self, context: Context) -> Any:
+        """Fresh state: a dataclass of plain values."""
+
+    @abstractmethod
+    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+        """Go on until at least one update is made or refused; empty when all tickets are used up."""
+
+    def home(self, context: Context, state: Any) -> None:  # noqa: B027 - most have nothing to do
+        """Make the server's parameters current, where the workers have gone on without it."""

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from psopt.report.runs import Run, read_runs
+from psopt.report.table import cells, comparison, remarks
+
+
+def run(**summary: object) -> Run:
+    return Run(Path("x"), "job", {"scheme": {"name": "wasp"}}, summary, [], [], [])
+
+
+WHOLE = run(
+    workers=4,
+    crew="mpi",
+    status="completed",
+    steps=12_345,
+    samples=790_080,
+    seconds=100.0,
+    test_accuracy=0.98765,
+    seconds_to_target=8.21,
+    staleness_histogram={"0": 1, "10": 1, "2": 2},
+    worker_seconds=[
+        {"worker": 0, "compute": 6.0, "wait": 1.0, "communication": 1.0},
+        {"worker": 1, "compute": 1.0, "wait": 1.0, "communication": 0.0},
+    ],
+)
+
+
+def test_cells() -> None:
+    assert cells(WHOLE) == (
+        *("job", "wasp", "4", "mpi", "completed", "12,345", "790,080", "100.0", "7,901"),
+        *("98.77", "8.21", "3.50 / 10", "20.0"),
+    )
+    assert cells(run()) == ("job", "wasp", "-", "-", "no summary", *["-"] * 8)
+
+
+def test_zeroes_and_nulls() -> None:
+    found = cells(run(seconds=0.0, samples=0, test_accuracy=None, staleness_histogram={}))
+    assert found[5:] == ("-", "0", "0", "-", "-", "-", "-", "-")
+
+
+def test_wide_console_gets_one_table() -> None:
+    assert len(comparison([WHOLE], 200)) == 1
+
+
+def test_narrow_console_gets_several_with_every_column() -> None:
+    tables = comparison([WHOLE, run()], 60)
+    console = Console(width=60, record=True)
+    for table in tables:
+        console.print(table)
+        assert table.columns[0].header == "run"
+    text = console.export_text()
+    assert len(tables) > 1
+    for cell in cells(WHOLE):
+        assert cell in text
+    assert max(map(len, text.splitlines())) <= 60
+
+
+def test_every_run_has_a_row(runs: dict[str, Path]) -> None:
+    console = Console(width=200, record=True)
+    console.print(*comparison(read_runs(list(runs.values())), 200))
+    text = console.export_text()
+    for words in ("bsp-job", "asp-job", "diverged", "no summary", "failed", "123"):
+        assert words in text
+
+
+def test_remarks(runs: dict[str, Path]) -> None:
+    lines = remarks(read_runs(list(runs.values())))
+    assert "wild-job: diverged: loss is not finite" in lines
+    assert "wild-job: 3 updates were refused" in lines
+    assert "failed-job: failed: worker 1 raised ValueError" in lines
+    assert "going-job: no summary.json: the run is going on, or was killed" in lines
+    assert "123: no evaluation, so it has no line in the plots" in lines
+    assert not any(line.startswith("bsp-job") for line in lines)
