@@ -211,11 +211,12 @@ def _launch(request: Any, ranks: int | None) -> int:
 
 def _be_a_rank(request: Any, ranks: int | None) -> int:
     """One rank of a job: the coordinator where rank is 0, else a worker."""
-    from psopt.crew.guard import die_with_parent, guarded
-    from psopt.crew.nap import fine_timers
+    from psopt.crew.guard import guarded
+    from psopt.crew.process import die_with_parent, fine_timers, keep_memory
 
     die_with_parent()
     fine_timers()
+    keep_memory()
     from psopt.crew.mpi import World, WorldError
 
     try:

@@ -81,7 +81,11 @@ class Parts:
         """The optimizer of the job on the parameters of ``model``."""
         config = self.config
         return FirstOrder(
-            model.named_parameters(), config.optimizer, config.scheduler, config.train.clip_norm
+            model.parameters,
+            model.shapes,
+            config.optimizer,
+            config.scheduler,
+            config.train.clip_norm,
         )
 
     def tickets(self) -> TicketBook:

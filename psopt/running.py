@@ -45,9 +45,11 @@ EXIT_DIVERGED = 3
 
 def simulate(start: Prepared) -> int:
     """Run on the virtual cluster that the job's ``cluster`` section describes; the exit status."""
+    from psopt.crew.process import keep_memory
     from psopt.crew.sim import SimCrew
     from psopt.crew.virtual import ComputeTimes, Network, distribution
 
+    keep_memory()
     config, cluster = start.config, start.config.cluster
     cores = len(os.sched_getaffinity(0))
     job.set_threads(config.device.threads, cores // min(cluster.workers, cores))

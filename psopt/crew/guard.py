@@ -1,19 +1,14 @@
-"""An exception on any rank ends the whole job, fast and readably; a rank never outlives its launcher."""
+"""An exception on any rank ends the whole job, fast and readably."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
 import socket
 import sys
 import traceback
 from collections.abc import Callable
 from typing import Protocol
 
-import psutil
-
-_PR_SET_PDEATHSIG = 1
+from psopt.crew.process import kill_children
 
 
 class Abortable(Protocol):
@@ -54,22 +49,3 @@ def describe(error: BaseException, rank: int) -> str:
         cause = "".join(traceback.format_exception_only(error)).strip()
     trace = "".join(traceback.format_exception(error))
     return f"{trace}psopt: {who} failed, the job ends: {cause}"
-
-
-def kill_children() -> None:
-    """Kill the processes that this rank has started (data loaders, subprocesses), and theirs."""
-    for child in psutil.Process().children(recursive=True):
-        try:
-            child.kill()
-        except psutil.NoSuchProcess:
-            continue
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this rank when the daemon that started it dies (Linux)."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    except (AttributeError, OSError):  # elsewhere the launcher's own clean-up has to do
-        return
-    if os.getppid() == 1 and "PSOPT_LAUNCHED" in os.environ:  # it died before the line above
-        os.kill(os.getpid(), signal.SIGKILL)

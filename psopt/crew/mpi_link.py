@@ -2,8 +2,9 @@
 
 Also how workers exchange among themselves: ``MpiPeers`` sums rows in slot order with the traffic of
 a ring allreduce. Each worker adds up one segment of the vector for everybody, then all hand their
-segments round. Elementwise this is the very sum that the coordinator would form, so both exchanges
-of BSP give the same bits.
+segments round; two workers, or short vectors, save the second half by sending whole rows. Either
+way an element is the very sum that the coordinator would form, so both exchanges of BSP give the
+same bits.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -20,6 +22,8 @@ from psopt.crew.base import Peers, Result, Task, Vectors, sum_in_order
 from psopt.crew.nap import Nap
 from psopt.crew.wire import Outgoing, Request, Tag, Wire, raw_bytes
 from psopt.replica.spans import SpanLog
+
+_SHORT = 1 << 18  # bytes that a worker sends; below it a second exchange costs more than the bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,52 +94,60 @@ class MpiPeers:
     def __init__(self, wire: Wire, index: int, size: int, clock: SpanLog) -> None:
         self.index, self.size = index, size
         self._wire, self._clock = wire, clock
+        self._leaving = Outgoing([], [])
+
+    def finish(self) -> None:
+        """Returns when the rows of earlier sums may change."""
+        self._leaving.wait()
+        self._leaving.memory.clear()
 
     def sum_rows(self, rows: Sequence[Tensor], counts: Sequence[int], out: Tensor) -> None:
         """Sum of all rows in worker order, into ``out`` (n,) on every worker."""
         if self.size == 1:
             sum_in_order(rows, out)
             return
-        bounds = [out.numel() * worker // self.size for worker in range(self.size + 1)]
-        mine = slice(bounds[self.index], bounds[self.index + 1])
+        n = out.numel()
+        if self.size == 2 or (self.size - 1) * n * out.itemsize <= _SHORT:
+            segments = [slice(0, n)] * self.size
+        else:
+            bounds = [n * worker // self.size for worker in range(self.size + 1)]
+            segments = [slice(first, end) for first, end in pairwise(bounds)]
+        mine = out[segments[self.index]]
         with self._clock.span("wait"):
-            arrived = self._scatter(rows, counts, bounds, mine, out)
-        sum_in_order(arrived, out[mine])
-        with self._clock.span("send"):
-            self._spread(bounds, mine, out)
+            arrived = self._scatter(rows, counts, segments, mine)
+        sum_in_order(arrived, mine)
+        if mine.numel() < n:
+            with self._clock.span("send"):
+                self._spread(segments, mine, out)
 
     def _scatter(
-        self,
-        rows: Sequence[Tensor],
-        counts: Sequence[int],
-        bounds: Sequence[int],
-        mine: slice,
-        out: Tensor,
+        self, rows: Sequence[Tensor], counts: Sequence[int], segments: Sequence[slice], mine: Tensor
     ) -> list[Tensor]:
-        """Everybody's rows of the segment ``mine``, in slot order."""
+        """Everybody's rows of the own segment, in slot order, each as long as ``mine``."""
         requests: list[Request] = []
-        memory: list[Tensor] = []
         arrived: list[Tensor] = []
-        for peer in range(self.size):
+        leaving = self._leaving
+        for peer, segment in enumerate(segments):
             if peer == self.index:
-                arrived += [row[mine] for row in rows]
+                arrived += [row[segment] for row in rows]
                 continue
-            scratch = torch.empty((counts[peer], mine.stop - mine.start), dtype=out.dtype)
+            scratch = torch.empty((counts[peer], mine.numel()), dtype=mine.dtype)
             arrived += list(scratch)
             for place in scratch:
                 requests += self._wire.start_receive(peer + 1, Tag.PIECE, raw_bytes(place))
             for row in rows:
-                piece = row[bounds[peer] : bounds[peer + 1]]
-                memory.append(piece)
-                requests += self._wire.start_send(peer + 1, Tag.PIECE, raw_bytes(piece))
-        Outgoing(requests, memory).wait()
+                leaving.memory.append(row[segment])
+                leaving.requests += self._wire.start_send(
+                    peer + 1, Tag.PIECE, raw_bytes(row[segment])
+                )
+        Outgoing(requests, arrived).wait()
         return arrived
 
-    def _spread(self, bounds: Sequence[int], mine: slice, out: Tensor) -> None:
+    def _spread(self, segments: Sequence[slice], mine: Tensor, out: Tensor) -> None:
         """Hand the own segment of ``out`` round and receive the others' in place."""
         requests: list[Request] = []
         for peer in (p for p in range(self.size) if p != self.index):
-            theirs = out[bounds[peer] : bounds[peer + 1]]
-            requests += self._wire.start_receive(peer + 1, Tag.SUM, raw_bytes(theirs))
-            requests += self._wire.start_send(peer + 1, Tag.SUM, raw_bytes(out[mine]))
+            theirs = raw_bytes(out[segments[peer]])
+            requests += self._wire.start_receive(peer + 1, Tag.SUM, theirs)
+            requests += self._wire.start_send(peer + 1, Tag.SUM, raw_bytes(mine))
         Outgoing(requests, [out]).wait()

@@ -2,19 +2,17 @@
 
 Ranks usually outnumber cores on a workstation, and a rank that spins takes a core from one that
 computes. A nap is an eighth of the time waited so far, so waiting costs at most about 12 % more
-than spinning would, and an idle rank wakes a few hundred times a second at most.
+than spinning would, and an idle rank soon wakes two hundred times a second only.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
 
-_SPIN = 30e-6
+_SPIN = 50e-6
 _SHORTEST = 20e-6
-_LONGEST = 2e-3
-_PR_SET_TIMERSLACK = 29
+_LONGEST = 5e-3
 
 
 class Nap:
@@ -36,11 +34,3 @@ class Nap:
             os.sched_yield()
         else:
             time.sleep(min(_LONGEST, max(_SHORTEST, waited / 8)))
-
-
-def fine_timers() -> None:
-    """Let short sleeps end on time (Linux rounds them up by 50 microseconds by default)."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
-    except (AttributeError, OSError):  # not Linux: sleeps are a little longer, nothing else changes
-        return

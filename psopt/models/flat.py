@@ -100,6 +100,11 @@ class FlatModel:
         """Number of elements of each parameter, in order."""
         return tuple(p.numel() for p in self._parameters)
 
+    @property
+    def shapes(self) -> dict[str, torch.Size]:
+        """Shape of each parameter by name, in order."""
+        return {n: p.shape for n, p in zip(self.names, self._parameters, strict=True)}
+
     def split(self, flat: Tensor) -> tuple[Tensor, ...]:
         """Views into ``flat`` (n,), one a parameter, with the parameters' shapes."""
         pieces = torch.split(flat, list(self.sizes))

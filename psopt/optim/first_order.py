@@ -3,11 +3,14 @@
 One object is optimizer, schedule and gradient clipping together: what the server does with a
 gradient. It is used by the parameter server, and by every worker while workers run synchronous
 rounds among themselves.
+
+An optimizer that treats every element by itself is given runs of adjacent parameters as one vector:
+the same bits as parameter by parameter (a test compares them), for the price of one parameter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,31 +19,50 @@ from torch import Tensor
 
 from psopt.config import OptimizerConfig, SchedulerConfig
 
+ELEMENTWISE = {
+    *("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop"),
+    *("Rprop", "SGD"),
+}
+"""Optimizers of torch whose step on an element depends on that element only."""
+
+_Piece = tuple[int, int, tuple[int, ...]]
+"""First and last offset in the flat vector, and the shape that the optimizer sees."""
+
 
 class FirstOrder:
-    """Applies gradients to ``parameters`` with any optimizer and schedule of torch.
+    """Applies gradients to ``flat`` with any optimizer and schedule of torch.
 
     Args:
-        parameters: views by name; changed in place by ``step``.
+        flat: all parameters, shape (n,); changed in place by ``step``.
+        shapes: shape of each parameter by name, in their order in ``flat``.
         optimizer: name, options and parameter groups. A parameter belongs to the first group whose
-        glob matches its
-            name, else to the default group.
+            glob matches its name, else to the default group.
         scheduler: stepped once a step, or once an epoch; it never sees how many workers there are.
         clip_norm: the gradient is scaled down to this Euclidean norm when it is longer.
+
+    Raises:
+        ValueError: a group's glob matches no parameter, or the optimizer refuses a parameter.
     """
 
     def __init__(
         self,
-        parameters: Mapping[str, Tensor],
+        flat: Tensor,
+        shapes: Mapping[str, torch.Size],
         optimizer: OptimizerConfig,
         scheduler: SchedulerConfig | None = None,
         clip_norm: float | None = None,
     ) -> None:
-        self._parameters = list(parameters.values())
+        self._sizes = [shape.numel() for shape in shapes.values()]
         self._clip_norm = clip_norm
-        self._optimizer: torch.optim.Optimizer = optimizer.cls(
-            _groups(parameters, optimizer), **optimizer.options
-        )
+        self._pieces: list[tuple[Tensor, _Piece]] = []
+        merge = optimizer.name in ELEMENTWISE
+        groups = []
+        for options, places in _groups(shapes, optimizer):
+            pieces = list(_merged(places)) if merge else places
+            tensors = [flat[first:end].view(shape) for first, end, shape in pieces]
+            self._pieces += zip(tensors, pieces, strict=True)
+            groups.append({"params": tensors, **options})
+        self._optimizer: torch.optim.Optimizer = optimizer.cls(groups, **optimizer.options)
         self._per_epoch = scheduler is not None and scheduler.per == "epoch"
         self._scheduler = scheduler.cls(self._optimizer, **scheduler.options) if scheduler else None
         self._epoch = 0
@@ -51,18 +73,19 @@ class FirstOrder:
         return float(self._optimizer.param_groups[0]["lr"])
 
     @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor], *, epoch: int, rate: float = 1.0) -> None:
+    def step(self, gradient: Tensor, *, epoch: int, rate: float = 1.0) -> None:
         """One update of the parameters.
 
         Args:
-            gradients: one a parameter, in order; clipping changes them in place.
+            gradient: shape (n,), as the flat parameters; clipping changes it in place.
             epoch: epochs that are over, for a schedule that counts epochs.
             rate: factor on the learning rate for this step only.
         """
-        for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            parameter.grad = gradient
         if self._clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
+            norm = torch.nn.utils.get_total_norm(torch.split(gradient, self._sizes))
+            gradient.mul_(torch.clamp(self._clip_norm / (norm + 1e-6), max=1.0))
+        for tensor, (first, end, shape) in self._pieces:
+            tensor.grad = gradient[first:end].view(shape)
         while self._scheduler is not None and self._per_epoch and self._epoch < epoch:
             self._scheduler.step()
             self._epoch += 1
@@ -109,24 +132,38 @@ class FirstOrder:
         self._epoch = int(state["epoch"])
 
 
-def _groups(parameters: Mapping[str, Tensor], optimizer: OptimizerConfig) -> list[dict[str, Any]]:
-    """Parameter groups for torch: the default one first, then one a configured glob.
-
-    Raises:
-        ValueError: a glob matches no parameter that an earlier one has not taken.
-    """
-    rest = dict(parameters)
-    groups = []
+def _groups(
+    shapes: Mapping[str, torch.Size], optimizer: OptimizerConfig
+) -> Iterator[tuple[dict[str, Any], list[_Piece]]]:
+    """Options and pieces of each parameter group: the default one first, then one a glob."""
+    rest: dict[str, _Piece] = {}
+    offset = 0
+    for name, shape in shapes.items():
+        rest[name] = (offset, offset + shape.numel(), tuple(shape))
+        offset += shape.numel()
+    chosen = []
     for group in optimizer.groups:
-        taken = {name: rest.pop(name) for name in list(rest) if fnmatchcase(name, group.match)}
+        taken = [rest.pop(name) for name in list(rest) if fnmatchcase(name, group.match)]
         if not taken:
             raise ValueError(
-                f"optimizer group {group.match!r} matches no parameter; "
-                f"the model's are: {', '.join(parameters)}"
+                f"optimizer group {group.match!r} matches no parameter that is left; "
+                f"the model's are: {', '.join(shapes)}"
             )
-        groups.append({"params": list(taken.values()), **group.options})
-    default = [{"params": list(rest.values())}] if rest else []
-    return default + groups
+        chosen.append((group.options, taken))
+    if rest:
+        yield {}, list(rest.values())
+    yield from chosen
+
+
+def _merged(pieces: list[_Piece]) -> Iterator[_Piece]:
+    """Adjacent pieces as one, seen as a vector."""
+    first, end = pieces[0][0], pieces[0][0]
+    for start, stop, _ in pieces:
+        if start != end:
+            yield first, end, (end - first,)
+            first = start
+        end = stop
+    yield first, end, (end - first,)
 
 
 def _plain(state: Mapping[str, Any]) -> dict[str, Any]:

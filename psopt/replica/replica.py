@@ -50,6 +50,10 @@ class Replica:
         seed: the job's; seeds random layers together with the ticket.
         evaluation_batch: rows of one chunk of the test split.
         clock: where the time goes.
+
+    Attributes:
+        version: that the parameters are at; -1 before the first ``load``.
+        total: host vector (n,) for the sum of a round's gradients.
     """
 
     def __init__(
@@ -73,16 +77,14 @@ class Replica:
         self._seed, self._chunk = seed, evaluation_batch
         self._gradient = torch.zeros_like(model.parameters)
         self._gradient_views = model.split(self._gradient)
-        self._rows: list[Tensor] = []
-        self._start = [g.flat.clone() for g in model.buffers]
-        pinned = self.device.type == "cuda"
-        self._host_in = _staging(model.vectors, pinned) if pinned else model.vectors
-        self._host_out: Vectors = (
-            self._gradient,
-            *(torch.zeros_like(g.flat) for g in model.buffers),
-        )
-        if pinned:
-            self._host_out = _staging(self._host_out, pinned)
+        self._start = [group.flat.clone() for group in model.buffers]
+        self._slots: list[tuple[Tensor, tuple[Tensor, ...]]] = []
+        self._sum = torch.zeros_like(model.parameters)
+        out = (self._gradient, *(torch.zeros_like(group.flat) for group in model.buffers))
+        on_host = self.device.type == "cpu"
+        self._host_in = model.vectors if on_host else _pinned(model.vectors)
+        self._host_out = out if on_host else _pinned(out)
+        self.total = self._sum if on_host else _pinned((self._sum,))[0]
 
     @property
     def inbox(self) -> Vectors:
@@ -140,15 +142,18 @@ class Replica:
         self.model.gather_buffers()
         return tally(loss, output, y)
 
-    def row(self, index: int) -> Tensor:
-        """Scratch vector number ``index`` for a slot's gradient, shape (n,)."""
-        while len(self._rows) <= index:
-            self._rows.append(torch.empty_like(self.model.parameters))
-        return self._rows[index]
+    def slot(self, index: int) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Scratch vector number ``index`` for a slot's gradient, shape (n,), and its views."""
+        while len(self._slots) <= index:
+            row = torch.empty_like(self.model.parameters)
+            self._slots.append((row, self.model.split(row)))
+        return self._slots[index]
 
-    def step(self, gradient: Tensor, epoch: int) -> None:
-        """One step of the replica's own optimizer along ``gradient`` (n,); the version advances."""
-        self.optimizer.step(self.model.split(gradient.to(self.device)), epoch=epoch)
+    def step(self, epoch: int) -> None:
+        """One step of the replica's own optimizer along ``total``; the version advances."""
+        if self._sum is not self.total:
+            self._sum.copy_(self.total)
+        self.optimizer.step(self._sum, epoch=epoch)
         self.version += 1
 
     def reset_buffers(self) -> None:
@@ -220,5 +225,6 @@ def tally(loss: Tensor, output: Tensor, y: Tensor) -> Tally:
     return Tally(mean * count, correct, count)
 
 
-def _staging(vectors: Vectors, pinned: bool) -> Vectors:
-    return tuple(torch.empty(v.shape, dtype=v.dtype, pin_memory=pinned) for v in vectors)
+def _pinned(vectors: Vectors) -> Vectors:
+    """Page-locked host vectors of the same sizes: a GPU copies from and to those at full speed."""
+    return tuple(torch.empty(v.shape, dtype=v.dtype, pin_memory=True) for v in vectors)

@@ -30,9 +30,8 @@ def run_rounds(replica: Replica, task: Rounds, peers: Peers) -> Result:
         ``task.skip_bad``.
     """
     tallies: list[Tally] = []
-    total = torch.empty_like(replica.model.parameters, device="cpu")
     for tickets in task.rounds:
-        sums, finite = _run_round(replica, tickets, peers, total)
+        sums, finite = _run_round(replica, tickets, peers, replica.total)
         tallies += sums
         if not finite and not task.skip_bad:
             break
@@ -45,13 +44,14 @@ def _run_round(
     """One round into ``total``, the gradient of the mean loss over all its tickets' rows."""
     dealt = deal(len(tickets), peers.size)
     counts = [len(block) for block in dealt]
+    peers.finish()
     with replica.clock.span("compute"):
         rows, tallies = _compute_slots(replica, tickets, dealt[peers.index])
     peers.sum_rows([row[0] for row in rows], counts, total)
     finite = is_finite(total)
     if finite:
-        with replica.clock.span("compute"):
-            replica.step(total, tickets[0].epoch)
+        with replica.clock.span("update"):
+            replica.step(tickets[0].epoch)
         combined = [torch.empty_like(g.flat, device="cpu") for g in replica.model.buffers]
         for index, out in enumerate(combined, start=1):
             peers.sum_rows([row[index] for row in rows], counts, out)
@@ -72,9 +72,9 @@ def _compute_slots(
     samples = sum(plan.count(ticket.batch) for ticket in tickets)
     rows, tallies = [], []
     for index, slot in enumerate(slots):
-        row, weight = replica.row(index), plan.count(tickets[slot].batch) / samples
+        (row, views), weight = replica.slot(index), plan.count(tickets[slot].batch) / samples
         replica.reset_buffers()
-        tallies.append(replica.gradient(tickets[slot], replica.model.split(row)))
+        tallies.append(replica.gradient(tickets[slot], views))
         if weight != 1.0:
             row.mul_(weight)
         rows.append([vector.cpu() for vector in (row, *replica.buffer_contributions(weight))])

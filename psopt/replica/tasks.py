@@ -145,11 +145,14 @@ class Peers(Protocol):
         """Sum all workers' rows into ``out``, in worker order, on every worker.
 
         Args:
-            rows: this worker's vectors, shape (n,) each; left as they are.
+            rows: this worker's vectors, shape (n,) each; they must not change before ``finish``.
             counts: number of rows that each worker brings.
             out: result (n,), bitwise the same on every worker and equal to adding the rows one
             after another.
         """
+
+    def finish(self) -> None:
+        """Returns when the rows of earlier sums may change."""
 
 
 class Alone:
@@ -161,6 +164,9 @@ class Alone:
     def sum_rows(self, rows: Sequence[Tensor], counts: Sequence[int], out: Tensor) -> None:
         """Sum the rows in order."""
         sum_in_order(rows, out)
+
+    def finish(self) -> None:
+        """Rows are read at once."""
 
 
 def sum_in_order(rows: Sequence[Tensor], out: Tensor) -> None:

@@ -14,6 +14,7 @@ from psopt.schemes.base import Update
 
 _TOTALS = {
     "compute": "compute",
+    "update": "compute",
     "wait": "wait",
     "send": "communication",
     "receive": "communication",
@@ -104,6 +105,7 @@ class Journal:
     def observe(self, rank: int, span: Span) -> None:
         """Record where a rank's time went."""
         kind, start, end = span
+        start = max(start, 0.0)  # a worker has waited for the others to start, too
         if end <= start:
             return
         self._timeline.add(rank, kind, start + self._base, end + self._base)

@@ -18,7 +18,7 @@ class ParameterServer:
 
     Args:
         model: its vectors are the server's; on the host.
-        optimizer: steps on views of ``model.parameters``.
+        optimizer: steps on ``model.parameters``.
     """
 
     def __init__(self, model: FlatModel, optimizer: FirstOrder) -> None:
@@ -53,7 +53,7 @@ class ParameterServer:
         gradient, *buffers = vectors
         if weight != 1.0:
             gradient.mul_(weight)
-        self.optimizer.step(self.model.split(gradient), epoch=epoch, rate=rate)
+        self.optimizer.step(gradient, epoch=epoch, rate=rate)
         for group, value in zip(self.model.buffers, buffers, strict=True):
             if group.counts:
                 group.flat.add_(value)

@@ -1,0 +1,56 @@
+"""How a process that computes is set up: allocator, timers, and that it does not outlive its parent.
+
+All of it is Linux and glibc; elsewhere these calls do nothing, and only speed or clean-up differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+
+import psutil
+
+_PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+
+
+def keep_memory() -> None:
+    """Have malloc keep what it has: activations are freed and wanted again every step.
+
+    By default glibc returns large blocks to the kernel and faults them in again, page by page, each
+    step. On a small network that cost a third of the time of a step, and made it irregular, which
+    synchronous workers pay twice.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # what every glibc accepts
+        mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+        mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+        mallopt(_M_TOP_PAD, 64 << 20)
+
+
+def fine_timers() -> None:
+    """Let short sleeps end on time (they are rounded up by 50 microseconds by default)."""
+    _prctl(_PR_SET_TIMERSLACK, 1000)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it dies."""
+    parent = os.getppid()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the line above
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_children() -> None:
+    """Kill the processes that this one has started (data loaders, subprocesses), and theirs."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+
+
+def _prctl(option: int, value: int) -> None:
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
