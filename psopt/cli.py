@@ -6,6 +6,7 @@ diverged.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from pathlib import Path
@@ -67,18 +68,30 @@ def run(
 ) -> None:
     """Run a job: start its ranks here, or be one of them under mpirun or srun."""
     from psopt.launch.mpirun import is_rank
-    from psopt.request import Request
 
+    a_rank = is_rank(os.environ)
     if (config is None) == (resume is None):
         _refuse("give a config file, or --resume DIR")
+    if simulate and ranks is not None:
+        _refuse("--simulate starts no ranks: leave out -n, and say --set cluster.workers=N")
     if resume is not None and out is not None:
         _refuse("--resume continues in its own directory; leave out --out")
+    if simulate and a_rank:
+        _refuse("--simulate runs in one process: start it without mpirun or srun")
+    if a_rank:
+        from psopt.crew.supervisor import supervise
+
+        notes = supervise()  # forks, so before the imports below
+    from psopt.request import Refused, Request
+
     request = Request(config, resume, out, tuple(overrides or ()))
-    if simulate or (ranks is None and not is_rank(os.environ) and request.was_simulated()):
-        raise typer.Exit(_simulate(request))
-    if is_rank(os.environ):
-        raise typer.Exit(_be_a_rank(request, ranks))
-    raise typer.Exit(_launch(request, ranks))
+    if a_rank:
+        raise typer.Exit(_be_a_rank(request, ranks, notes))
+    try:
+        simulate |= ranks is None and request.was_simulated()
+    except Refused as error:
+        _refuse(str(error))
+    raise typer.Exit(_simulate(request) if simulate else _launch(request, ranks))
 
 
 @app.command()
@@ -151,7 +164,9 @@ def doctor() -> None:
 
 @data_app.command("import")
 def data_import(
-    data_format: Annotated[str, typer.Argument(metavar="FORMAT", help="mnist, cifar10, npz, ...")],
+    data_format: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="cifar, images, libsvm, mnist or npz.")
+    ],
     source: Annotated[Path, typer.Argument(help="A directory or file of that format.")],
     out: Annotated[Path, typer.Argument(help="The HDF5 file to write.")],
 ) -> None:
@@ -209,12 +224,12 @@ def _launch(request: Any, ranks: int | None) -> int:
         _refuse(str(error))
 
 
-def _be_a_rank(request: Any, ranks: int | None) -> int:
+def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
     """One rank of a job: the coordinator where rank is 0, else a worker."""
     from psopt.crew.guard import guarded
-    from psopt.crew.process import die_with_parent, fine_timers, keep_memory
+    from psopt.crew.process import fine_timers, keep_memory
 
-    die_with_parent()
+    faulthandler.enable()
     fine_timers()
     keep_memory()
     from psopt.crew.mpi import World, WorldError
@@ -222,23 +237,23 @@ def _be_a_rank(request: Any, ranks: int | None) -> int:
     try:
         world = World()
     except WorldError as error:
+        notes.failed()
         _refuse(str(error))
+    notes.rank(world.rank)
 
     def body() -> int:
         from psopt import request as asked
         from psopt import running
 
-        table = world.table()
-        if world.rank == 0:
-            running.write_rank_table(table)
-        if world.size == 1 or ranks not in (None, world.size):
-            problem = f"there are {world.size} ranks; -n says {ranks}"
-            if world.size == 1:
-                problem = (
-                    "a job needs a coordinator and at least one worker: start 2 ranks or more, or "
-                    "use --simulate for workers in this process"
-                )
-            return _say(problem) if world.rank == 0 else EXIT_USAGE
+        if world.size == 1:
+            return _say(
+                "a job needs a coordinator and at least one worker: start 2 ranks or more, or "
+                "use --simulate for workers in this process"
+            )
+        if ranks not in (None, world.size):
+            return _say(
+                f"-n says {ranks} ranks, but mpirun or srun started {world.size}: leave out -n"
+            )
         prepared = None
         packed: Any = None
         if world.rank == 0:
@@ -254,11 +269,17 @@ def _be_a_rank(request: Any, ranks: int | None) -> int:
             return running.coordinate(world, prepared)
         return running.work(world, asked.unpacked_config(packed))
 
-    return guarded(world, body)
+    if world.rank == 0:
+        return guarded(world, body, notes)
+    return guarded(world, body, notes, world.confess)
 
 
 def _say(problem: str) -> int:
-    print(problem if ": " in problem else f"psopt: {problem}", file=sys.stderr, flush=True)
+    """Print what is wrong, once where several ranks find it; the exit status."""
+    from psopt.launch.mpirun import is_first
+
+    if is_first(os.environ):
+        print(problem if ": " in problem else f"psopt: {problem}", file=sys.stderr, flush=True)
     return EXIT_USAGE
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,17 @@ def check(parts: Parts) -> None:
             f"the model has {output.shape[1]} outputs, but the labels of {parts.data.path} go up to "
             f"{parts.data.outputs - 1}"
         )
+
+
+def check_checkpoint(parts: Parts, tree: Mapping[str, Any]) -> None:
+    """Look whether a run can go on from a checkpoint.
+
+    Raises:
+        ValueError: it is of another model, optimizer or batch plan.
+    """
+    parts.model.load_named(tree["parameters"], tree["buffers"])
+    parts.optimizer(parts.model).load(tree["optimizer"])
+    parts.tickets().restore(tree["tickets"])
 
 
 def choose_device(kind: str, local_rank: int) -> torch.device:

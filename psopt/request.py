@@ -64,13 +64,9 @@ class Request:
             job.check(parts)
             if self.resume is None:
                 return Prepared(config, RunDirectory.create(self.out, config.name), parts)
-            run = self._previous()
-            latest = CheckpointStore(run.checkpoints, config.checkpoint.keep).load_latest()
+            return self._continued(config, parts)
         except (CheckpointError, RunExists, OSError, ValueError) as error:
             raise Refused(str(error)) from error
-        return Prepared(
-            config, run, parts, resumed=True, tree=None if latest is None else latest[1]
-        )
 
     def was_simulated(self) -> bool:
         """True when this continues a run on a virtual cluster."""
@@ -79,6 +75,21 @@ class Request:
     def previous_ranks(self) -> int | None:
         """Ranks of the run that this continues."""
         return self._last_attempt().get("ranks") if self.resume is not None else None
+
+    def _continued(self, config: JobConfig[Scheme], parts: job.Parts) -> Prepared:
+        """Where the run of ``resume`` goes on; nothing is written before the checkpoint is known to fit."""
+        run = self._previous()
+        saved = job.load(run.config_path)
+        if (saved.optimizer, saved.scheduler) != (config.optimizer, config.scheduler):
+            raise Refused(
+                f"{run.path}: a resumed run goes on with the optimizer and the schedule of its "
+                "checkpoint; leave them as they are, or start a new run"
+            )
+        latest = CheckpointStore(run.checkpoints, config.checkpoint.keep).load_latest()
+        if latest is None:
+            return Prepared(config, run, parts, resumed=True)
+        job.check_checkpoint(parts, latest[1])
+        return Prepared(config, run, parts, resumed=True, tree=latest[1])
 
     def _previous(self) -> RunDirectory:
         assert self.resume is not None

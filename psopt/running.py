@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
 from psopt import job
 from psopt.config import JobConfig, dump_job
-from psopt.crew.base import Crew, Observer
-from psopt.launch.mpirun import RANKS_FILE, TERMINAL
+from psopt.crew.base import Crew, Observer, WorkerFailed
+from psopt.launch.mpirun import RUN_DIRECTORY, TERMINAL
 from psopt.record import (
     CheckpointStore,
     MetricsWriter,
@@ -27,6 +25,7 @@ from psopt.record import (
     to_json,
     write_atomic,
 )
+from psopt.replica.replica import Replica
 from psopt.replica.spans import SpanLog
 from psopt.request import Prepared
 from psopt.roles.coordinator import Coordinator
@@ -39,6 +38,7 @@ from psopt.schemes.base import Scheme
 
 if TYPE_CHECKING:
     from psopt.crew.mpi import World
+    from psopt.models.flat import FlatModel
 
 EXIT_DIVERGED = 3
 
@@ -46,8 +46,6 @@ EXIT_DIVERGED = 3
 def simulate(start: Prepared) -> int:
     """Run on the virtual cluster that the job's ``cluster`` section describes; the exit status."""
     from psopt.crew.process import keep_memory
-    from psopt.crew.sim import SimCrew
-    from psopt.crew.virtual import ComputeTimes, Network, distribution
 
     keep_memory()
     config, cluster = start.config, start.config.cluster
@@ -55,21 +53,29 @@ def simulate(start: Prepared) -> int:
     job.set_threads(config.device.threads, cores // min(cluster.workers, cores))
     device = job.choose_device(config.device.kind, 0)
     replica = job.assemble(config, device).replica()
-    draw = distribution(cluster.compute.distribution, cluster.compute.mean, cluster.compute.sigma)
-    seed = config.seed if cluster.seed is None else cluster.seed
-    times = ComputeTimes(draw, config.train.batch_size, cluster.stragglers, seed)
 
     def crew(observe: Observer) -> Crew:
-        return SimCrew(
-            replica,
-            cluster.workers,
-            times,
-            Network(cluster.latency, cluster.bandwidth),
-            server_cost=cluster.server_cost,
-            observer=observe,
-        )
+        return virtual_crew(config, replica, observe)
 
     return _coordinate(start, _Crews("simulated", crew, lambda _: [], {}))
+
+
+def virtual_crew(config: JobConfig[Scheme], replica: Replica, observe: Observer) -> Crew:
+    """The workers of the job's ``cluster`` section, whose gradients ``replica`` computes."""
+    from psopt.crew.sim import SimCrew
+    from psopt.crew.virtual import ComputeTimes, Network, distribution
+
+    cluster = config.cluster
+    draw = distribution(cluster.compute.distribution, cluster.compute.mean, cluster.compute.sigma)
+    seed = config.seed if cluster.seed is None else cluster.seed
+    return SimCrew(
+        replica,
+        cluster.workers,
+        ComputeTimes(draw, config.train.batch_size, cluster.stragglers, seed),
+        Network(cluster.latency, cluster.bandwidth),
+        server_cost=cluster.server_cost,
+        observer=observe,
+    )
 
 
 def coordinate(world: World, start: Prepared) -> int:
@@ -85,11 +91,12 @@ def coordinate(world: World, start: Prepared) -> int:
         crew = MpiCrew(Wire(world.ranks), world.size - 1, observe)
         return crew
 
-    def meet(signature: str) -> list[dict[str, Any]]:
+    def meet(model: FlatModel) -> list[dict[str, Any]]:
         assert crew is not None
         workers = crew.open()
+        signature, sums = model.signature(), model.sums()
         for rank, worker in enumerate(workers, start=1):
-            if worker["signature"] != signature:
+            if worker["signature"] != signature or not _agree(worker.pop("sums"), sums):
                 raise RuntimeError(
                     f"rank {rank} on {worker['host']} has built another model than rank 0: its "
                     "factory must not depend on the host, the time, or unseeded random numbers"
@@ -115,17 +122,19 @@ def work(world: World, config: JobConfig[Scheme]) -> int:
         "device": str(device),
         "threads": threads,
         "signature": parts.model.signature(),
+        "sums": parts.model.sums(),
     }
     link = MpiLink(Wire(world.ranks), world.rank, world.size, clock)
     serve(link, parts.replica(clock), introduction)
     return 0
 
 
-def write_rank_table(table: list[dict[str, Any]]) -> None:
-    """For the launcher: which process is which rank."""
-    path = os.environ.get(RANKS_FILE)
-    if path:
-        write_atomic(Path(path), json.dumps(table))
+def _agree(theirs: list[tuple[float, float]], ours: list[tuple[float, float]]) -> bool:
+    """Whether initial parameters are those of this rank, but for what another processor rounds."""
+    return all(
+        abs(their_sum - our_sum) <= 1e-6 * size
+        for (their_sum, _), (our_sum, size) in zip(theirs, ours, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -140,14 +149,18 @@ class _Crews:
 
 def _coordinate(start: Prepared, crews: _Crews) -> int:
     """Coordinator and its record, from start to summary."""
+    print(f"{RUN_DIRECTORY}{start.run.path}", flush=True)
     began = time.perf_counter()
     config, run, parts = start.config, start.run, start.parts
     attempts = _note_attempt(run, crews, config)
-    with Timeline(run.timeline_path, config.log.timeline_events) as timeline:
+    with (
+        Timeline(run.timeline_path, config.log.timeline_events) as timeline,
+        run.log_path.open("a", encoding="utf-8") as log,
+    ):
         journal = Journal(
             MetricsWriter(run.metrics_path),
             timeline,
-            _display(run, config, real=crews.kind == "mpi"),
+            _display(log, config, real=crews.kind == "mpi"),
             config.log.every_steps,
         )
         server = ParameterServer(parts.model, parts.optimizer(parts.model))
@@ -164,12 +177,12 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
         )
         status, reason = "failed", "an exception; see the log"
         try:
-            write_atomic(run.ranks_path, to_json(crews.meet(parts.model.signature()), indent=2))
+            write_atomic(run.ranks_path, to_json(crews.meet(parts.model), indent=2))
             if start.resumed:
                 _restore(coordinator, start.tree)
             status, reason = coordinator.run()
         except BaseException as error:
-            reason = f"{type(error).__name__}: {error}"
+            reason = _reason(error)
             raise
         finally:
             journal.close()
@@ -186,6 +199,11 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
     return EXIT_DIVERGED if status == "diverged" else 0
 
 
+def _reason(error: BaseException) -> str:
+    """Why a run failed, for its summary."""
+    return str(error) if isinstance(error, WorkerFailed) else f"{type(error).__name__}: {error}"
+
+
 def _restore(coordinator: Coordinator, tree: Tree | None) -> None:
     """Go on from a checkpoint; from the beginning when earlier attempts left none."""
     if tree is None:
@@ -199,6 +217,7 @@ def _restore(coordinator: Coordinator, tree: Tree | None) -> None:
 def _note_attempt(run: RunDirectory, crews: _Crews, config: JobConfig[Scheme]) -> int:
     """Write config and environment; the number of this attempt, from 1."""
     run.write_config(dump_job(config))
+    run.summary_path.unlink(missing_ok=True)  # of an earlier attempt
     write_atomic(run.environment_path, to_json(environment(crews.mpi), indent=2) + "\n")
     entry = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "crew": crews.kind, **crews.mpi}
     with run.attempts_path.open("a", encoding="utf-8") as file:
@@ -212,18 +231,16 @@ def _name_lanes(timeline: Timeline, workers: int) -> None:
         timeline.name(worker + 1, f"worker {worker}")
 
 
-def _display(run: RunDirectory, config: JobConfig[Scheme], *, real: bool) -> Display:
+def _display(log: TextIO, config: JobConfig[Scheme], *, real: bool) -> Display:
     """On a terminal a bar, else lines; always lines in the run's own log."""
     # Open MPI gives every rank a terminal of its own; the launcher says whether there is a real one.
     columns = os.environ.get(TERMINAL)
     interactive = columns is not None if real else sys.stdout.isatty()
     width = int(columns) if columns else None
     screen = Console(force_terminal=interactive, width=width)
-    log = Console(file=run.log_path.open("a", encoding="utf-8"), width=200)
     epochs = config.train.epochs
-    return Several(
-        [Bar(screen, epochs) if interactive else Lines(screen, epochs), Lines(log, epochs)]
-    )
+    on_screen = Bar(screen, epochs) if interactive else Lines(screen, epochs)
+    return Several([on_screen, Lines(Console(file=log, width=200), epochs)])
 
 
 def _tell(run: RunDirectory, summary: Mapping[str, Any]) -> None:
@@ -232,6 +249,6 @@ def _tell(run: RunDirectory, summary: Mapping[str, Any]) -> None:
     figures = "" if accuracy is None else f", test accuracy {100 * accuracy:.2f} %"
     print(
         f"{summary['status']} ({summary['reason']}): {summary['steps']} steps, "
-        f"{summary['seconds']:.1f} s{figures}\nrun directory: {run.path}",
+        f"{summary['seconds']:.1f} s{figures}\n{RUN_DIRECTORY}{run.path}",
         flush=True,
     )

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from psopt.record import RunDirectory, read_metrics
+from psopt.record import RunDirectory, read_metrics, read_timeline
 
 JOB = """\
 name: bench-bsp
 model: {name: lenet5}
+data: {train_limit: 3968}
 scheme: {name: bsp, exchange: collective}
 optimizer: {name: SGD, lr: 0.02, momentum: 0.9}
 train: {epochs: EPOCHS, batch_size: 64}
@@ -62,10 +63,18 @@ def _psopt(path: Path, out: Path, workers: int) -> tuple[float, float]:
     steps = [row for row in read_metrics(run.metrics_path) if row["kind"] == "step"]
     first, last = steps[WARM_UP], steps[-1]
     speed = (last["samples"] - first["samples"]) / (last["seconds"] - first["seconds"])
-    summary = run.read_summary()
-    assert summary is not None
-    computing = [worker["compute"] for worker in summary["worker_seconds"]]
-    return speed, sum(computing) / len(computing) / summary["seconds"]
+    return speed, _computing_share(run, workers)
+
+
+def _computing_share(run: RunDirectory, workers: int) -> float:
+    """Share of the time of the rounds after the warm-up that the workers compute gradients."""
+    spans = [event for event in read_timeline(run.timeline_path) if event["ph"] == "X"]
+    shares = []
+    for rank in range(1, workers + 1):
+        mine = [s for s in spans if s["tid"] == rank and s["name"] == "compute"][WARM_UP:]
+        start, end = mine[0]["ts"], mine[-1]["ts"] + mine[-1]["dur"]
+        shares.append(sum(span["dur"] for span in mine) / (end - start))
+    return float(sum(shares) / len(shares))
 
 
 def _ddp(path: Path, workers: int) -> float:

@@ -160,6 +160,13 @@ class ComputeConfig(Section):
         "half the width for uniform; unused by the others (no unit).",
     )
 
+    @model_validator(mode="after")
+    def _no_negative_times(self) -> Self:
+        if self.distribution == "uniform" and self.sigma > 1:
+            message = "a uniform time with a sigma above 1 would be negative at times"
+            raise SectionError([Problem(("sigma",), message)])
+        return self
+
 
 def _worker_id(key: Any) -> Any:
     """Turn a key into a worker id; keys of a YAML mapping arrive as text."""
@@ -220,7 +227,9 @@ class DeviceConfig(Section):
         default="auto", description="Device of the replicas; auto takes a GPU where there is one."
     )
     threads: int | None = Field(
-        default=None, ge=1, description="CPU threads of each rank; torch's own choice otherwise."
+        default=None,
+        ge=1,
+        description="CPU threads of each rank; its share of the cores otherwise.",
     )
 
 

@@ -8,16 +8,17 @@ this process (``crew/sim.py``). The contract, tested over both by ``tests/crew/t
   returns once the vectors are the caller's again: parameters may only change between
   ``retire(version)`` and the next ``publish``.
 - ``submit`` does not block. ``collect`` returns the next event, whichever worker it comes from.
-  Replies of one worker come
-  in the order of its tasks.
+  Replies of one worker come in the order of its tasks. A worker is idle when ``collect`` has
+  returned the replies to all tasks submitted to it.
 - ``gather`` and ``reduce`` deal tasks to the workers in contiguous blocks (``deal``) and return
-  replies in task order. Replies to earlier tasks that arrive meanwhile are kept for ``collect``: an
-  evaluation in the middle of an asynchronous run leaves arrival order and staleness as they are.
+  replies in task order. Replies to earlier tasks that arrive meanwhile are kept for ``collect``,
+  their workers are not idle before, and ``idle`` keeps its order: an evaluation in the middle of an
+  asynchronous run leaves arrival order and staleness as they are.
 - ``reduce`` sums vectors in task order, never in arrival order, so the bits do not depend on
   timing.
-- ``together`` has all workers perform rounds among themselves; afterwards each holds the version
-  that it returns.
-- ``Reply.result.vectors`` are borrowed until the next ``collect``, ``gather`` or ``reduce``.
+- ``together`` has all workers, idle before, perform rounds among themselves; afterwards each holds
+  the version that it returns.
+- ``Reply.result.vectors`` are borrowed until the next call that takes in replies.
 - ``close`` takes in every owed reply before it stops the workers.
 """
 
@@ -61,6 +62,7 @@ __all__ = [
     "Task",
     "Ticket",
     "Vectors",
+    "WorkerFailed",
     "WorkerLost",
     "deal",
     "needs_vectors",
@@ -83,6 +85,10 @@ class WorkerLost(RuntimeError):  # noqa: N818 - reads as what happened
     """A worker that the scheme cannot do without is gone."""
 
 
+class WorkerFailed(RuntimeError):  # noqa: N818 - reads as what happened
+    """A worker says that it fails, and why; it has printed its traceback. The job ends."""
+
+
 class Crew(Protocol):
     """The live workers. See the module's docstring for the contract."""
 
@@ -91,7 +97,7 @@ class Crew(Protocol):
         """Ids of the live workers, in order."""
 
     def idle(self) -> Sequence[int]:
-        """Live workers without an unanswered task, in the order in which they became free."""
+        """Live workers that owe ``collect`` no reply, in the order in which they became free."""
 
     def now(self) -> float:
         """Seconds since the crew opened: wall clock, or the virtual one."""
@@ -112,10 +118,14 @@ class Crew(Protocol):
         """Replies to ``tasks``, in task order, without their vectors."""
 
     def reduce(self, tasks: Sequence[Task], out: Vectors) -> list[Reply]:
-        """As ``gather``; the replies' vectors are summed in task order into ``out``."""
+        """As ``gather``; the vectors are summed in task order into ``out``, and only there."""
 
     def together(self, task: Rounds) -> tuple[int, list[tuple[Tally, ...]]]:
-        """Version after the rounds, and the tallies of each round in slot order."""
+        """Version after the rounds, and the tallies of each round in slot order.
+
+        Raises:
+            RuntimeError: a worker is not idle.
+        """
 
     def fetch(self, version: int) -> Result:
         """The state that a worker holds after ``together`` (all workers hold the same)."""

@@ -7,9 +7,11 @@ it. Everything above works with ``World`` and the small ``Communicator`` protoco
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-from typing import Any
+import time
+from typing import Any, NoReturn
 
 import mpi4py
 
@@ -19,7 +21,9 @@ mpi4py.rc.thread_level = (
 
 from mpi4py import MPI  # noqa: E402 (thread_level must be set before)
 
-from psopt.crew.wire import Request  # noqa: E402
+from psopt.crew.wire import Request, Tag, Wire  # noqa: E402
+
+_TO_RECORD = 3.0  # seconds that a failing worker leaves the coordinator to record it
 
 
 class WorldError(RuntimeError):
@@ -91,13 +95,21 @@ class World:
         """Rank 0's ``value``, on every rank."""
         return self._comm.bcast(value, root=0)
 
-    def table(self) -> list[dict[str, Any]]:
-        """Host and process of every rank, on every rank."""
-        return self._comm.allgather({"rank": self.rank, "host": self.host(), "pid": os.getpid()})
+    def confess(self, cause: str) -> None:
+        """Tell rank 0 that this rank fails; returns when rank 0 has not ended the job in time."""
+        with contextlib.suppress(MPI.Exception):
+            message = Wire(self.ranks).send(0, (Tag.FAILURE, Tag.FAILURE), cause, ())
+            end = time.monotonic() + _TO_RECORD
+            while time.monotonic() < end:
+                message.done()  # lets MPI go on
+                time.sleep(0.02)
 
-    def abort(self, status: int) -> None:
+    def abort(self, status: int) -> NoReturn:
         """End every rank of the job now."""
-        MPI.COMM_WORLD.Abort(status)
+        try:
+            MPI.COMM_WORLD.Abort(status)
+        finally:
+            os._exit(status)  # MPICH returns
 
     def describe(self) -> dict[str, Any]:
         """What the record keeps of MPI."""

@@ -51,10 +51,11 @@ class MpiCrew:
         self._origin = time.perf_counter()
         self._offsets = dict.fromkeys(self._workers, 0.0)
         self._published: dict[int, tuple[Vectors, Any]] = {}
-        self._leaving: dict[int, list[Outgoing]] = {}
+        self._leaving: dict[int, deque[Outgoing]] = {}
         self._held: dict[int, int] = {}
         self._serial = 0
         self._open: dict[int, deque[tuple[int, Task]]] = {w: deque() for w in self._workers}
+        self._owed = dict.fromkeys(self._workers, 0)  # submitted, and not yet collected
         self._idle: dict[int, None] = dict.fromkeys(self._workers)
         self._kept: deque[Reply] = deque()
         self._lent: list[Vectors] = []
@@ -80,7 +81,7 @@ class MpiCrew:
         return self._workers
 
     def idle(self) -> Sequence[int]:
-        """Workers without an open task, longest free first."""
+        """Workers that owe no reply, longest free first."""
         return tuple(self._idle)
 
     def now(self) -> float:
@@ -98,20 +99,9 @@ class MpiCrew:
         self._published.pop(version, None)
 
     def submit(self, worker: int, task: Task) -> None:
-        """Send ``task``, with its version's vectors when the worker does not hold them."""
-        vectors: Vectors = ()
-        structure: Any = None
-        if needs_vectors(task, self._held.get(worker)):
-            vectors, structure = self._published[task.version]
-        self._serial += 1
-        outgoing = self._wire.send(
-            worker + 1, (Tag.TASK, Tag.TASK_VECTOR), (self._serial, task, structure), vectors
-        )
-        leaving = self._leaving.setdefault(task.version, [])
-        leaving[:] = [earlier for earlier in leaving if not earlier.done()]
-        leaving.append(outgoing)
-        self._held[worker] = task.version
-        self._open[worker].append((self._serial, task))
+        """Send ``task``; ``collect`` hands its reply over."""
+        self._send(worker, task)
+        self._owed[worker] += 1
         self._idle.pop(worker, None)
 
     def collect(self) -> Reply:
@@ -124,6 +114,9 @@ class MpiCrew:
                 raise RuntimeError("collect: no task is open, so no reply can come")
             reply = self._receive(None)[1]
         self._lent.append(reply.result.vectors)
+        self._owed[reply.worker] -= 1
+        if not self._owed[reply.worker]:
+            self._idle[reply.worker] = None
         return reply
 
     def gather(self, tasks: Sequence[Task]) -> list[Reply]:
@@ -135,7 +128,7 @@ class MpiCrew:
             serial, reply = self._receive(None)
             if serial in wanted:
                 self._release(reply.result.vectors)
-                arrived[serial] = reply
+                arrived[serial] = reply.bare()
             else:
                 self._kept.append(reply)
         return [arrived[serial] for serial in wanted]
@@ -164,11 +157,13 @@ class MpiCrew:
                 sum_in_order([vector] if position == 0 else [total, vector], total)
             if position > 0:
                 self._release(reply.result.vectors)
-            replies.append(reply)
+            replies.append(reply.bare())
         return replies
 
     def together(self, task: Rounds) -> tuple[int, list[tuple[Tally, ...]]]:
         """Rounds among the workers; every worker reports its own slots."""
+        if len(self._idle) < len(self._workers):
+            raise RuntimeError("together: workers have open tasks; collect their replies first")
         replies = self.gather([task] * len(self._workers))
         versions = {reply.result.version for reply in replies}
         if len(versions) != 1:
@@ -193,8 +188,7 @@ class MpiCrew:
 
     def fetch(self, version: int) -> Result:
         """State of the first worker."""
-        self.submit(self._workers[0], Fetch(version))
-        wanted = self._serial
+        wanted = self._send(self._workers[0], Fetch(version))
         while True:
             serial, reply = self._receive(None)
             if serial == wanted:
@@ -214,13 +208,30 @@ class MpiCrew:
             self._record(worker, self._wire.header(source, Tag.REPLY, size)[0])
             stop.wait()
 
+    def _send(self, worker: int, task: Task) -> int:
+        """Send ``task``, with its version's vectors when the worker does not hold them; its serial number."""
+        vectors: Vectors = ()
+        structure: Any = None
+        if needs_vectors(task, self._held.get(worker)):
+            vectors, structure = self._published[task.version]
+        self._serial += 1
+        outgoing = self._wire.send(
+            worker + 1, (Tag.TASK, Tag.TASK_VECTOR), (self._serial, task, structure), vectors
+        )
+        leaving = self._leaving.setdefault(task.version, deque())
+        while leaving and leaving[0].done():
+            leaving.popleft()
+        leaving.append(outgoing)
+        self._held[worker] = task.version
+        self._open[worker].append((self._serial, task))
+        return self._serial
+
     def _deal_out(self, tasks: Sequence[Task]) -> dict[int, int]:
-        """Submit in contiguous blocks; the serial numbers in task order, with their workers."""
+        """Send in contiguous blocks; the serial numbers in task order, with their workers."""
         wanted = {}
         for worker, block in zip(self._workers, deal(len(tasks), len(self._workers)), strict=True):
             for position in block:
-                self.submit(worker, tasks[position])
-                wanted[self._serial] = worker
+                wanted[self._send(worker, tasks[position])] = worker
         return wanted
 
     def _receive(
@@ -234,8 +245,6 @@ class MpiCrew:
         expected, task = self._open[worker].popleft()
         if serial != expected:
             raise RuntimeError(f"worker {worker} answered task {serial}, not task {expected}")
-        if not self._open[worker]:
-            self._idle[worker] = None
         place = places.get(serial) or (self._free.pop() if specs and self._free else ())
         vectors = self._wire.vectors(source, Tag.REPLY_VECTOR, specs, place)
         if specs:
@@ -247,6 +256,7 @@ class MpiCrew:
         """Sleep until a message has come; (source, header size)."""
         nap, start = Nap(), self.now()
         while (found := self._wire.probe(source, tag)) is None:
+            self._wire.raise_failure()
             nap()
         self._observe(0, ("wait", start, self.now()))
         return found

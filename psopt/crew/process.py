@@ -12,7 +12,7 @@ import signal
 
 import psutil
 
-_PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29
+_PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK, _PR_SET_CHILD_SUBREAPER = 1, 29, 36
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
@@ -36,12 +36,26 @@ def fine_timers() -> None:
     _prctl(_PR_SET_TIMERSLACK, 1000)
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the one that started it dies."""
-    parent = os.getppid()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(parent: int | None = None) -> None:
+    """Have the kernel kill this process when the one that started it dies.
+
+    Args:
+        parent: its process; the present parent if omitted.
+    """
+    parent = os.getppid() if parent is None else parent
+    signal_at_parents_death(signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def signal_at_parents_death(number: int) -> None:
+    """Have the kernel send this process a signal when the one that started it dies."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def adopt_orphans() -> None:
+    """Have descendants whose parent dies become children of this process."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def kill_children() -> None:

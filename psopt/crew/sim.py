@@ -80,9 +80,10 @@ class SimCrew:
         self._held: dict[int, int] = {}
         self._free = dict.fromkeys(range(workers), 0.0)
         self._open: dict[int, deque[Task]] = {worker: deque() for worker in range(workers)}
+        self._owed = dict.fromkeys(range(workers), 0)  # submitted, and not yet collected
         self._idle: dict[int, None] = dict.fromkeys(range(workers))
         self._events: list[_Event] = []
-        self._kept: deque[Reply | Lost] = deque()
+        self._kept: deque[_Event] = deque()
         self._serial = 0
 
     @property
@@ -91,7 +92,7 @@ class SimCrew:
         return tuple(self._open)
 
     def idle(self) -> Sequence[int]:
-        """Workers without an open task, longest free first."""
+        """Workers that owe no reply, longest free first."""
         return tuple(self._idle)
 
     def now(self) -> float:
@@ -107,33 +108,22 @@ class SimCrew:
         self._published.pop(version, None)
 
     def submit(self, worker: int, task: Task) -> None:
-        """Perform ``task`` now, deliver its reply when it is due."""
-        carried: Vectors = ()
-        if needs_vectors(task, self._held.get(worker)):
-            carried = self._published[task.version][0]
-        self._held[worker] = task.version
-        free = self._free[worker]
-        start = max(self._network.to_worker(self._now, _bytes(carried)), free)
-        result = self._perform(task)
-        end = start + self._compute(worker, sum(tally.count for tally in result.tallies))
-        death = self._deaths.get(worker, float("inf"))
-        reply = Reply(worker, task, result) if end < death else None
-        self._observe(worker + 1, ("wait", free, max(free, min(start, death))))
-        self._observe(worker + 1, ("compute", min(start, death), min(end, death)))
-        self._free[worker] = end
-        self._serial += 1
-        at = end if reply else max(death, self._now)
-        heapq.heappush(self._events, _Event(at, self._serial, worker, reply))
-        self._open[worker].append(task)
+        """Perform ``task`` now; ``collect`` hands its reply over when it is due."""
+        self._give(worker, task)
+        self._owed[worker] += 1
         self._idle.pop(worker, None)
 
     def collect(self) -> Reply | Lost:
         """The event that is next in virtual time."""
-        if self._kept:
-            return self._kept.popleft()
-        if not any(self._open.values()):
+        if len(self._idle) == len(self._open):
             raise RuntimeError("collect: no task is open, so no reply can come")
-        return self._next()
+        event = self._kept.popleft() if self._kept else self._next()
+        if event.reply is None:
+            return self._bury(event.worker)
+        self._owed[event.worker] -= 1
+        if not self._owed[event.worker]:
+            self._idle[event.worker] = None
+        return event.reply
 
     def gather(self, tasks: Sequence[Task]) -> list[Reply]:
         """Replies in task order, without vectors. Evaluation is measurement: it takes no virtual time."""
@@ -143,23 +133,24 @@ class SimCrew:
                 for worker, block in self._blocks(len(tasks))
                 for position in block
             ]
-        return [replace(r, result=replace(r.result, vectors=())) for r in self._all(tasks)]
+        return [reply.bare() for reply in self._all(tasks)]
 
     def reduce(self, tasks: Sequence[Task], out: Vectors) -> list[Reply]:
         """Sum the replies' vectors in task order into ``out``."""
         replies = self._all(tasks)
         for position, total in enumerate(out):
             sum_in_order([reply.result.vectors[position] for reply in replies], total)
-        return replies
+        return [reply.bare() for reply in replies]
 
     def together(self, task: Rounds) -> tuple[int, list[tuple[Tally, ...]]]:
         """All slots of every round on the one replica: the sums are those of workers with one slot each."""
-        if any(self._open.values()):
+        if len(self._idle) < len(self._open):
             raise RuntimeError("together: workers have open tasks; collect their replies first")
+        sent = self._now
         for worker in self.workers:
             if needs_vectors(task, self._held.get(worker)):
                 carried = self._published[task.version][0]
-                self._now = self._network.to_worker(self._now, _bytes(carried))
+                self._now = self._network.to_worker(sent, _bytes(carried))
         result = self._perform(task)
         tallies, rounds = iter(result.tallies), []
         for tickets in task.rounds:
@@ -190,12 +181,34 @@ class SimCrew:
         result = replica.perform(task, Alone())
         return replace(result, vectors=tuple(vector.clone() for vector in result.vectors))
 
-    def _next(self) -> Reply | Lost:
+    def _give(self, worker: int, task: Task) -> int:
+        """Perform ``task`` now and schedule its reply; the serial number of the event."""
+        carried: Vectors = ()
+        if needs_vectors(task, self._held.get(worker)):
+            carried = self._published[task.version][0]
+        self._held[worker] = task.version
+        free = self._free[worker]
+        start = max(self._network.to_worker(self._now, _bytes(carried)), free)
+        result = self._perform(task)
+        end = start + self._compute(worker, sum(tally.count for tally in result.tallies))
+        death = self._deaths.get(worker, float("inf"))
+        reply = Reply(worker, task, result) if end < death else None
+        self._observe(worker + 1, ("wait", free, max(free, min(start, death))))
+        self._observe(worker + 1, ("compute", min(start, death), min(end, death)))
+        self._free[worker] = end
+        self._serial += 1
+        at = end if reply else max(death, self._now)
+        heapq.heappush(self._events, _Event(at, self._serial, worker, reply))
+        self._open[worker].append(task)
+        return self._serial
+
+    def _next(self) -> _Event:
+        """Go on to the next event."""
         event = heapq.heappop(self._events)
         worker = event.worker
         if event.reply is None:
             self._now = max(self._now, event.at)
-            return self._bury(worker)
+            return event
         start, size = self._now, _bytes(event.reply.result.vectors)
         arrival = self._network.to_server(event.at, size)
         self._observe(worker + 1, ("send", event.at, arrival))
@@ -204,15 +217,14 @@ class SimCrew:
         self._observe(0, ("update", self._now - self._server_cost, self._now))
         self._open[worker].popleft()
         self._free[worker] = max(self._free[worker], arrival)
-        if not self._open[worker]:
-            self._idle[worker] = None
-        return event.reply
+        return event
 
     def _bury(self, worker: int) -> Lost:
         tasks = tuple(self._open.pop(worker))
-        for table in (self._idle, self._held, self._free):
+        for table in (self._owed, self._held, self._free):
             table.pop(worker, None)
         self._events = [event for event in self._events if event.worker != worker]
+        self._kept = deque(event for event in self._kept if event.worker != worker)
         heapq.heapify(self._events)
         return Lost(worker, tasks)
 
@@ -221,18 +233,17 @@ class SimCrew:
         wanted = {}
         for worker, block in self._blocks(len(tasks)):
             for position in block:
-                self.submit(worker, tasks[position])
-                wanted[id(tasks[position])] = position
-        replies: dict[int, Reply] = {}
-        while len(replies) < len(tasks):
+                wanted[self._give(worker, tasks[position])] = worker
+        busy, replies = set(wanted.values()), dict[int, Reply]()
+        while len(replies) < len(wanted):
             event = self._next()
-            if isinstance(event, Lost):
+            if event.reply is None and event.worker in busy:
                 raise WorkerLost(f"worker {event.worker} is gone in a synchronous round")
-            if id(event.task) in wanted:
-                replies[wanted[id(event.task)]] = event
+            if event.reply is not None and event.serial in wanted:
+                replies[event.serial] = event.reply
             else:
                 self._kept.append(event)
-        return [replies[position] for position in range(len(tasks))]
+        return [replies[serial] for serial in wanted]
 
     def _blocks(self, items: int) -> list[tuple[int, range]]:
         return list(zip(self.workers, deal(items, len(self.workers)), strict=True))
@@ -252,6 +263,9 @@ class SimCrew:
             self._observe(worker + 1, ("wait", start + own, slowest))
             self._observe(worker + 1, ("send", slowest, self._now))
         self._observe(0, ("wait", start, self._now))
+        for worker in self.workers:
+            if self._deaths.get(worker, float("inf")) <= self._now:
+                raise WorkerLost(f"worker {worker} is gone in a synchronous round")
 
 
 def _bytes(vectors: Vectors) -> int:

@@ -22,7 +22,7 @@ def distribution(name: str, mean: float, sigma: float) -> Draw:
     Args:
         name: ``constant``; ``lognormal`` (sigma: standard deviation of the logarithm);
         ``exponential``; ``uniform``
-            (from mean * (1 - sigma) to mean * (1 + sigma)).
+            (from mean * (1 - sigma) to mean * (1 + sigma), sigma at most 1).
         mean: seconds.
         sigma: spread, without unit.
     """
@@ -30,7 +30,7 @@ def distribution(name: str, mean: float, sigma: float) -> Draw:
         "constant": lambda _: mean,
         "lognormal": lambda g: float(g.lognormal(math.log(mean) - sigma * sigma / 2, sigma)),
         "exponential": lambda g: float(g.exponential(mean)),
-        "uniform": lambda g: float(g.uniform(mean * max(0.0, 1 - sigma), mean * (1 + sigma))),
+        "uniform": lambda g: float(g.uniform(mean * (1 - sigma), mean * (1 + sigma))),
     }
     return samplers[name]
 

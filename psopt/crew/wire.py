@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from psopt.crew.base import WorkerFailed
 from psopt.crew.nap import Nap
 from psopt.replica.tasks import Vectors
 
@@ -39,6 +40,7 @@ class Tag(IntEnum):
     SUM = 7
     PING = 8
     PONG = 9
+    FAILURE = 10
 
 
 class Request(Protocol):
@@ -111,11 +113,14 @@ class Wire:
         return content, specs
 
     def vectors(self, source: int, tag: Tag, specs: Sequence[Spec], places: Vectors) -> Vectors:
-        """Receive a message's vectors: into ``places`` where dtype and size agree, else into new memory."""
+        """Receive a message's vectors: into ``places`` that are contiguous, of the same dtype and shape.
+
+        Any other is received into new memory.
+        """
         taken = []
         for index, (dtype, shape) in enumerate(specs):
             place = places[index] if index < len(places) else None
-            if place is None or spec_of(place) != (dtype, shape):
+            if place is None or spec_of(place) != (dtype, shape) or not place.is_contiguous():
                 place = torch.empty(shape, dtype=getattr(torch, dtype))
             taken.append(place)
         waiting: list[Request] = []
@@ -123,6 +128,15 @@ class Wire:
             waiting += self.start_receive(source, tag, raw_bytes(vector))
         Outgoing(waiting, taken).wait()
         return tuple(taken)
+
+    def raise_failure(self) -> None:
+        """See whether a worker fails.
+
+        Raises:
+            WorkerFailed: one does.
+        """
+        if (found := self.probe(None, Tag.FAILURE)) is not None:
+            raise WorkerFailed(self.header(found[0], Tag.FAILURE, found[1])[0])
 
     def start_send(self, dest: int, tag: Tag, piece: Bytes) -> list[Request]:
         """Start sending bytes in chunks."""
@@ -153,5 +167,8 @@ def raw_bytes(tensor: Tensor) -> Bytes:
         raise TypeError(
             f"the wire carries dense host tensors, not {tensor.layout} on {tensor.device}"
         )
-    flat = tensor.detach().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, dtype=np.uint8)
+    if not tensor.numel():
+        return np.empty(0, dtype=np.uint8)
+    dense = tensor.detach().contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # a dimension of size 1 has any stride
+    return flat.view(torch.uint8).numpy()

@@ -1,24 +1,23 @@
-"""Start a job's ranks with mpirun on this host, see them end, and say who ended the job.
+"""Start a job's ranks with mpirun on this host, and see them end.
 
 mpirun gets a session of its own; signals are passed on to it, and when it has ended every process
-that the job may have left behind is killed (this process adopts them, Linux). When a rank was
-killed, mpirun names a process: the table of ranks that rank 0 wrote at the start says which rank
-that was.
+that the job may have left behind is killed (this process adopts them, Linux). Which rank ended the
+job, and how, is said by the ranks themselves and by their supervisors (``crew/supervisor.py``).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,22 +25,14 @@ import psutil
 
 from psopt.launch.flavour import detect_flavour, find_mpirun, mpirun_argv
 
-RANKS_FILE = "PSOPT_RANKS_FILE"
-LAUNCHED = "PSOPT_LAUNCHED"
 TERMINAL = "PSOPT_TERMINAL"
+RUN_DIRECTORY = "run directory: "
+"""How the coordinator begins the line that says where the run is kept."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_TAIL = 1 << 16
+_HEAD = 1 << 16
 _GRACE = 5.0
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
-_DEATHS = (
-    re.compile(rb"PID (?P<pid>\d+) RUNNING AT \S+\s*=?\s*EXIT CODE: (?P<code>\d+)"),
-    re.compile(
-        rb"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node \S+ exited\s+on\s+signal "
-        rb"(?P<code>\d+)"
-    ),
-    re.compile(rb"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node \S+ exiting"),
-)
 
 
 def is_rank(environ: Mapping[str, str]) -> bool:
@@ -54,85 +45,113 @@ def is_rank(environ: Mapping[str, str]) -> bool:
     return "SLURM_STEP_ID" in environ and environ.get("SLURM_STEP_NUM_TASKS", "1") != "1"
 
 
+def is_first(environ: Mapping[str, str]) -> bool:
+    """True unless mpirun or srun says that this is another rank than the first."""
+    said = [environ[name] for name in (*_RANK_VARIABLES, "SLURM_PROCID") if name in environ]
+    return not said or said[0] == "0"
+
+
 def run_ranks(arguments: Sequence[str], ranks: int) -> int:
     """Run ``psopt ARGUMENTS`` on ``ranks`` ranks and wait for the end.
 
     Returns:
-        The job's exit status; never 0 when a rank was lost.
+        The job's exit status; never 0 when it was interrupted.
 
     Raises:
         MpirunError: there is no mpirun, or it does not answer.
     """
     mpirun = find_mpirun()
     argv = mpirun_argv(mpirun, detect_flavour(mpirun), ranks)
-    with tempfile.TemporaryDirectory(prefix="psopt-") as folder:
-        table = Path(folder) / "ranks.json"
-        extra = {LAUNCHED: str(os.getpid()), RANKS_FILE: str(table)}
-        if sys.stdout.isatty():
-            extra[TERMINAL] = str(os.get_terminal_size(sys.stdout.fileno()).columns)
-        status, tail = _run([*argv, sys.executable, "-m", "psopt", *arguments], extra)
-        death = _explain(tail, table)
-    if death is not None:
-        print(f"psopt: {death}; the job was ended", file=sys.stderr, flush=True)
-        return status or 1
-    return status
+    end = _run([*argv, sys.executable, "-m", "psopt", *arguments])
+    for line in _last_words(end):
+        print(f"psopt: {line}", file=sys.stderr, flush=True)
+    return end.status
 
 
-def _run(argv: Sequence[str], extra: Mapping[str, str]) -> tuple[int, bytes]:
-    """Run mpirun with its output passed through; exit status, and the end of what it printed."""
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How a job ended.
+
+    Attributes:
+        status: of mpirun, or 128 plus the number of a signal.
+        signals: that this process received and passed on.
+        said: the beginning of what the job printed.
+    """
+
+    status: int
+    signals: tuple[int, ...]
+    said: bytes
+
+
+def _run(argv: Sequence[str]) -> _End:
+    """Run mpirun with its output passed through."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     process = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, **extra},
+        env={**os.environ, **_terminal()},
         start_new_session=True,
         preexec_fn=_die_with_launcher,
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    tail = bytearray()
+    head = bytearray()
     pumps = [
-        threading.Thread(target=_pump, args=(source, target.buffer, tail), daemon=True)
-        for source, target in ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
+        threading.Thread(target=_pump, args=(process.stdout, sys.stdout, head), daemon=True),
+        threading.Thread(target=_pump, args=(process.stderr, sys.stderr), daemon=True),
     ]
-    with _signals_passed_on(process):
+    with _signals_passed_on(process) as received:
         for pump in pumps:
             pump.start()
         status = process.wait()
     _kill_leftovers()
     for pump in pumps:
         pump.join(_GRACE)
-    return (status if status >= 0 else 128 - status), bytes(tail)
+    if status < 0:
+        status = 128 - status
+    return _End(status or (128 + received[0] if received else 0), tuple(received), bytes(head))
 
 
-def _pump(source: BinaryIO, target: BinaryIO, tail: bytearray) -> None:
-    """Copy a stream as it comes, and remember its end."""
+def _terminal() -> dict[str, str]:
+    """For the ranks: how wide the terminal is that they cannot see."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return {}
+    return {TERMINAL: str(os.get_terminal_size(sys.stdout.fileno()).columns)}
+
+
+def _pump(source: BinaryIO, target: object, head: bytearray | None = None) -> None:
+    """Copy a stream as it comes, and remember its beginning."""
+    binary = getattr(target, "buffer", None)  # there is none where stdout is closed
     while block := os.read(source.fileno(), 1 << 16):
-        with contextlib.suppress(OSError):  # a reader of ours that went away does not end the job
-            target.write(block)
-            target.flush()
-        tail += block
-        del tail[:-_TAIL]
+        if head is not None and len(head) < _HEAD:
+            head += block
+        if binary is not None:
+            with contextlib.suppress(OSError):  # a reader that went away does not end the job
+                binary.write(block)
+                binary.flush()
 
 
 @contextlib.contextmanager
-def _signals_passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Pass SIGINT, SIGTERM and SIGHUP on to mpirun; kill it when it does not end by a third one."""
-    received = 0
+def _signals_passed_on(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Pass SIGINT, SIGTERM and SIGHUP on to mpirun; kill it when it does not end by a third one.
+
+    One that this process is to ignore (nohup) stays ignored. Yields the signals that have come.
+    """
+    received: list[int] = []
 
     def pass_on(number: int, _: object) -> None:
-        nonlocal received
-        received += 1
-        process.send_signal(signal.SIGKILL if received > 2 else number)
+        received.append(number)
+        process.send_signal(signal.SIGKILL if len(received) > 2 else number)
 
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, pass_on) for number in signals]
+    heeded = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, pass_on) for number in heeded]
     try:
-        yield
+        yield received
     finally:
-        for number, handler in zip(signals, before, strict=True):
+        for number, handler in zip(heeded, before, strict=True):
             signal.signal(number, handler)
 
 
@@ -145,38 +164,20 @@ def _kill_leftovers() -> None:
     psutil.wait_procs(left, timeout=_GRACE)
 
 
-def _explain(tail: bytes, table: Path) -> str | None:
-    """Which rank was killed, from mpirun's last words; None when it names none."""
-    for pattern in _DEATHS:
-        found = pattern.search(tail)
-        if found is None:
-            continue
-        groups = found.groupdict()
-        pid, rank = int(groups["pid"]), groups.get("rank")
-        who = _name(pid, None if rank is None else int(rank), table)
-        code = int(groups["code"]) if "code" in groups else 0
-        return f"{who} {_cause(code)}"
-    return None
+def _last_words(end: _End) -> Iterator[str]:
+    """After a job that did not come to its end: what ended it, and how to go on."""
+    if end.signals:
+        yield f"ended by {signal.Signals(end.signals[0]).name}"
+    found = re.search(rb"^" + RUN_DIRECTORY.encode() + rb"(.+)$", end.said, re.MULTILINE)
+    if not end.status or found is None:
+        return
+    from psopt.record import NotARun, RunDirectory  # slow to import, and ranks import this file
 
-
-def _cause(code: int) -> str:
-    try:
-        return f"was killed by signal {code} ({signal.Signals(code).name})"
-    except ValueError:
-        return f"ended with status {code}" if code else "left without finishing"
-
-
-def _name(pid: int, rank: int | None, table: Path) -> str:
-    """``rank 2 (worker 1) on host, process 123``."""
-    host = ""
-    with contextlib.suppress(OSError, ValueError):
-        for entry in json.loads(table.read_text(encoding="utf-8")):
-            if entry["pid"] == pid or entry["rank"] == rank:
-                rank, host = entry["rank"], f" on {entry['host']}"
-    if rank is None:
-        return f"a rank (process {pid})"
-    role = "coordinator" if rank == 0 else f"worker {rank - 1}"
-    return f"rank {rank} ({role}){host}, process {pid},"
+    path = os.fsdecode(found[1].rstrip(b"\r"))
+    with contextlib.suppress(NotARun):
+        summary = RunDirectory.open(Path(path)).read_summary()
+        if summary is None or summary["status"] == "failed":
+            yield f"the run is kept in {path}; go on with: psopt run --resume {shlex.quote(path)}"
 
 
 def _die_with_launcher() -> None:

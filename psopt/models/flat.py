@@ -14,8 +14,9 @@ buffers, in one place:
 - integer buffers are counters: a worker reports by how much it advanced them, and the server adds
   that once an update.
 
-Tied parameters appear once. Frozen parameters (``requires_grad=False``) and non-persistent buffers
-stay in the module, are the same on every rank (``signature`` covers them) and never travel.
+Tied parameters and shared buffers appear once. Frozen parameters (``requires_grad=False``),
+non-persistent, boolean and complex buffers stay in the module, are the same on every rank when the
+model is made (``signature`` covers them) and never travel.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class FlatBuffers:
         for (owner, attribute, _), view in zip(self.places, self.views, strict=True):
             current = owner._buffers[attribute]
             if current is not view and current is not None:
-                view.copy_(current)
+                view.copy_(current.detach())
                 owner._buffers[attribute] = view
 
 
@@ -89,6 +90,7 @@ class FlatModel:
             for name, parameter in self.module.named_parameters(remove_duplicate=False)
             if id(parameter) in firsts
         }
+        self._constants = self._digest_of_constants()
 
     @property
     def vectors(self) -> tuple[Tensor, ...]:
@@ -109,11 +111,6 @@ class FlatModel:
         """Views into ``flat`` (n,), one a parameter, with the parameters' shapes."""
         pieces = torch.split(flat, list(self.sizes))
         return tuple(x.view(p.shape) for x, p in zip(pieces, self._parameters, strict=True))
-
-    def discard_gradients(self) -> None:
-        """Forget the gradients of the last backward pass."""
-        for parameter in self._parameters:
-            parameter.grad = None
 
     def gather_gradients(self, views: Sequence[Tensor]) -> None:
         """Move the gradients of the last backward pass into ``views`` (of a flat gradient vector).
@@ -163,31 +160,45 @@ class FlatModel:
         """Set parameters and buffers by name, as a checkpoint holds them.
 
         Raises:
-            ValueError: a name is missing or unknown, or a shape differs.
+            ValueError: a name is missing or unknown, or a shape differs; nothing is set then.
         """
         mine = {**self.named_parameters(), **self.named_buffers()}
         given = {**parameters, **buffers}
         if mine.keys() != given.keys():
             odd = ", ".join(sorted(mine.keys() ^ given.keys())[:5])
             raise ValueError(f"the checkpoint is of another model: names differ ({odd})")
+        for name, value in given.items():
+            if mine[name].shape != value.shape:
+                raise ValueError(
+                    f"the checkpoint is of another model: {name} has shape {tuple(value.shape)} "
+                    f"there and {tuple(mine[name].shape)} here"
+                )
         with torch.no_grad():
             for name, value in given.items():
-                if mine[name].shape != value.shape:
-                    raise ValueError(
-                        f"the checkpoint is of another model: {name} has shape "
-                        f"{tuple(value.shape)} there and {tuple(mine[name].shape)} here"
-                    )
                 mine[name].copy_(value)
 
     def signature(self) -> str:
-        """Digest of names, shapes and dtypes, and of the values that never travel."""
-        digest = hashlib.sha256()
+        """Digest of names, shapes and dtypes, and of the values that never travel, as they were made."""
+        digest = hashlib.sha256(self._constants)
         for name, view in (*self.named_parameters().items(), *self.named_buffers().items()):
             digest.update(f"{name} {tuple(view.shape)} {view.dtype};".encode())
-        for parameter in self.module.parameters():
-            if not parameter.requires_grad:
-                digest.update(_raw(parameter.detach()))
         return digest.hexdigest()
+
+    def sums(self) -> list[tuple[float, float]]:
+        """Sum and absolute sum of each parameter: models that were made alike agree up to rounding."""
+        return [
+            (x.sum(dtype=torch.float64).item(), x.abs().sum(dtype=torch.float64).item())
+            for x in self.views
+        ]
+
+    def _digest_of_constants(self) -> bytes:
+        digest = hashlib.sha256()
+        travelling = {id(view) for group in self.buffers for view in group.views}
+        for name, value in (*self.module.named_parameters(), *self.module.named_buffers()):
+            if not (value.requires_grad or id(value) in travelling):
+                digest.update(f"{name} {tuple(value.shape)} {value.dtype};".encode())
+                digest.update(_raw(value.detach()))
+        return digest.digest()
 
 
 def parameters_sha256(parameters: Tensor) -> str:
@@ -200,19 +211,26 @@ def _raw(tensor: Tensor) -> bytes:
 
 
 def _group_buffers(module: nn.Module) -> Iterable[FlatBuffers]:
-    """Persistent buffers by dtype, each group moved into one vector. Booleans are constants (masks)."""
+    """Persistent buffers by dtype, each group moved into one vector.
+
+    Booleans and complex numbers are constants (masks, rotations): neither statistics nor counters.
+    """
     persistent = module.state_dict().keys()
     groups: dict[torch.dtype, list[tuple[nn.Module, str, str]]] = {}
     for prefix, owner in module.named_modules():
         for attribute, value in owner._buffers.items():
             name = f"{prefix}.{attribute}" if prefix else attribute
-            if value is not None and name in persistent and value.dtype != torch.bool:
+            if value is None or value.dtype == torch.bool or value.is_complex():
+                continue
+            if name in persistent:
                 groups.setdefault(value.dtype, []).append((owner, attribute, name))
     for places in groups.values():
         values = [owner.get_buffer(attribute) for owner, attribute, _ in places]
-        flat = torch.cat([value.detach().reshape(-1) for value in values])
-        pieces = torch.split(flat, [value.numel() for value in values])
-        views = tuple(x.view(v.shape) for x, v in zip(pieces, values, strict=True))
+        distinct = {id(value): value for value in values}
+        flat = torch.cat([value.detach().reshape(-1) for value in distinct.values()])
+        pieces = torch.split(flat, [value.numel() for value in distinct.values()])
+        moved = {key: x.view(distinct[key].shape) for key, x in zip(distinct, pieces, strict=True)}
+        views = tuple(moved[id(value)] for value in values)
         for (owner, attribute, _), view in zip(places, views, strict=True):
             owner._buffers[attribute] = view
         yield FlatBuffers(flat, tuple(places), views)

@@ -10,12 +10,14 @@ the same bits as parameter by parameter (a test compares them), for the price of
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler
 
 from psopt.config import OptimizerConfig, SchedulerConfig
 
@@ -86,12 +88,20 @@ class FirstOrder:
             gradient.mul_(torch.clamp(self._clip_norm / (norm + 1e-6), max=1.0))
         for tensor, (first, end, shape) in self._pieces:
             tensor.grad = gradient[first:end].view(shape)
-        while self._scheduler is not None and self._per_epoch and self._epoch < epoch:
-            self._scheduler.step()
-            self._epoch += 1
+        if self._scheduler is not None and self._per_epoch:
+            self._advance(self._scheduler, epoch)
         self._step_at(rate)
         if self._scheduler is not None and not self._per_epoch:
             self._scheduler.step()
+
+    def _advance(self, scheduler: LRScheduler, epoch: int) -> None:
+        """Bring a schedule that counts epochs to ``epoch``."""
+        with warnings.catch_warnings():
+            # It may be ahead of the first step here: after a resume, or when all of epoch 0 was refused.
+            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+            while self._epoch < epoch:
+                scheduler.step()
+                self._epoch += 1
 
     def _step_at(self, rate: float) -> None:
         if rate == 1.0:
@@ -116,7 +126,7 @@ class FirstOrder:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on where ``state`` stands.
+        """Go on where ``state`` stands; its tensors are copied.
 
         Raises:
             ValueError: the state belongs to other parameter groups.
@@ -125,6 +135,12 @@ class FirstOrder:
         groups = [_like(mine, given) for mine, given in zip(own, state["groups"], strict=True)]
         entries = {int(index): dict(entry) for index, entry in state["state"].items()}
         self._optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        params = [param for group in self._optimizer.param_groups for param in group["params"]]
+        for index, given in entries.items():
+            entry = self._optimizer.state[params[index]]
+            for key, value in given.items():
+                if isinstance(value, Tensor):  # else it had the parameter's dtype, and was no copy
+                    entry[key] = value.to(entry[key].device, copy=True)
         if self._scheduler is not None:
             self._scheduler.load_state_dict(
                 _like(self._scheduler.state_dict(), dict(state["scheduler"]))

@@ -75,6 +75,7 @@ class Replica:
         self._make_optimizer = optimizer
         self._optimizer: FirstOrder | None = None
         self._seed, self._chunk = seed, evaluation_batch
+        model.module.train()
         self._gradient = torch.zeros_like(model.parameters)
         self._gradient_views = model.split(self._gradient)
         self._start = [group.flat.clone() for group in model.buffers]
@@ -134,7 +135,7 @@ class Replica:
         """Gradient of the mean loss over the ticket's rows, into ``views``; buffers advance."""
         x, y = self.data.train.batch(self.plan(ticket.epoch).rows(ticket.batch))
         x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
-        self._seed_random_layers(ticket)
+        self._seed_random_layers(ticket.epoch, ticket.batch)
         output = self.model.module(x)
         loss = self.loss(output, y)
         torch.autograd.backward(loss)
@@ -158,6 +159,7 @@ class Replica:
 
     def reset_buffers(self) -> None:
         """Bring the buffers back to those of the loaded version."""
+        self.model.gather_buffers()
         for loaded, group in zip(self._start, self.model.buffers, strict=True):
             group.flat.copy_(loaded)
 
@@ -196,6 +198,7 @@ class Replica:
                 first = chunk * self._chunk
                 x, y = test.range(first, min(first + self._chunk, len(test)))
                 x, y = x.to(self.device), y.to(self.device)
+                self._seed_random_layers(-1, chunk)
                 output = module(x)
                 tallies.append(tally(self.loss(output, y), output, y))
         module.train()
@@ -207,9 +210,9 @@ class Replica:
         vectors = tuple(v.detach().cpu() for v in (*self.model.vectors, *tensors))
         return Result((), vectors, self.version, structure)
 
-    def _seed_random_layers(self, ticket: Ticket) -> None:
-        """Same masks for the same ticket, whichever worker computes it and whatever came before."""
-        mixed = (self._seed * 1_000_003 + ticket.epoch) * 1_000_003 + ticket.batch
+    def _seed_random_layers(self, epoch: int, batch: int) -> None:
+        """Same masks for the same batch, whichever worker computes it and whatever came before."""
+        mixed = (self._seed * 1_000_003 + epoch) * 1_000_003 + batch
         torch.default_generator.manual_seed(mixed % (1 << 63))
         if self.device.type == "cuda":
             torch.cuda.manual_seed(mixed % (1 << 63))

@@ -9,7 +9,7 @@ carries them beside it, flat and typed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -128,6 +128,10 @@ class Reply:
     task: Task
     result: Result
     spans: tuple[Span, ...] = field(default=())
+
+    def bare(self) -> Reply:
+        """The same without its vectors."""
+        return replace(self, result=replace(self.result, vectors=()))
 
 
 class Peers(Protocol):

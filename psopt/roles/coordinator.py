@@ -69,7 +69,7 @@ class Coordinator:
         self.scheme, self.journal, self.store = config.scheme, journal, store
         self.progress = Progress()
         self.context = Context(
-            crew, server, tickets, config.on_bad_update == "skip", journal.observe
+            crew, server, tickets, config.on_bad_update == "skip", journal.observe, journal.warn
         )
         self._test_samples = test_samples
         self._saved_at = -1
@@ -88,6 +88,7 @@ class Coordinator:
             status = "completed"
         except Diverged as error:
             status, reason = "diverged", str(error)
+            self._account(error.updates)
             self.progress.refused += 1
             self.scheme.home(self.context, self.state)
         if status == "completed":
@@ -127,14 +128,20 @@ class Coordinator:
         return reason
 
     def _account(self, updates: Sequence[Update]) -> None:
-        progress = self.progress
+        progress, tickets = self.progress, self.tickets
+        # The account of tickets is that after the last update already.
+        done = tickets.position - sum(u.tally.count for u in updates)
+        applied = tickets.samples - sum(u.tally.count for u in updates if not u.tally.refused)
         for update in updates:
             progress.seconds = self._clock(update.seconds)
+            done += update.tally.count
             if update.tally.refused:
                 progress.refused += 1
             else:
                 progress.step += 1
-            self.journal.step(update, progress.step, progress.seconds, self.tickets)
+                applied += update.tally.count
+            epoch = done / tickets.rows
+            self.journal.step(update, progress.step, progress.seconds, epoch, applied)
 
     def _reason_to_stop(self) -> str | None:
         stop, progress = self.config.stop, self.progress

@@ -49,24 +49,22 @@ class Journal:
         self.staleness: Counter[int] = Counter()
         self.worker_seconds: dict[int, Counter[str]] = {}
 
-    def step(self, update: Update, step: int, seconds: float, tickets: TicketBook) -> None:
-        """Record one update."""
+    def step(self, update: Update, step: int, seconds: float, epoch: float, samples: int) -> None:
+        """Record one update, after which ``epoch`` epochs are over and ``samples`` samples applied."""
         tally = update.tally
         loss = tally.loss / tally.count
         accuracy = None if tally.correct is None else tally.correct / tally.count
         if not tally.refused:
             self.staleness[update.staleness] += 1
-            self._display.step(
-                Figures(step, tickets.epoch, tickets.samples, seconds, loss, accuracy)
-            )
+            self._display.step(Figures(step, epoch, samples, seconds, loss, accuracy))
         if step % self._every == 0 or tally.refused:
             self._metrics.write(
                 {
                     "kind": "refused" if tally.refused else "step",
                     "step": step,
                     "version": update.version,
-                    "epoch": tickets.epoch,
-                    "samples": tickets.samples,
+                    "epoch": epoch,
+                    "samples": samples,
                     "seconds": seconds,
                     "loss": loss,
                     "accuracy": accuracy,

@@ -8,8 +8,9 @@ like one with a learning rate N times larger; momentum acts like more staleness 
 from __future__ import annotations
 
 from dataclasses import dataclass as state
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from psopt.schemes.asynchronous import Asynchronous
@@ -25,7 +26,7 @@ class AspState:
 class Asp(Asynchronous[AspState]):
     """Asynchronous: each gradient is applied as it comes."""
 
-    name: Literal["asp"]
+    name: Annotated[Literal["asp"], Field(description="Chooses this scheme.")]
 
     def init(self, context: Context) -> AspState:
         """Lend the workers the first version."""

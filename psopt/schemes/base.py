@@ -10,7 +10,7 @@ cannot tell real ranks from virtual ones.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -56,7 +56,13 @@ class Limit:
 
 
 class Diverged(RuntimeError):  # noqa: N818 - reads as what happened
-    """An update was not finite and the job may not go on without it, or no update is finite any more."""
+    """An update was not finite and the job may not go on without it, or no update is finite any more.
+
+    Attributes:
+        updates: made by the step that ended so, before the bad one.
+    """
+
+    updates: Sequence[Update] = ()
 
 
 class Server(Protocol):
@@ -114,6 +120,8 @@ class Context:
         tickets: which batch is next.
         skip_bad: leave out updates that are not finite, instead of ending the job.
         observe: is told how long the server's updates take.
+        warn: says something loudly.
+        refused_in_a_row: updates refused since the last one that was made.
     """
 
     crew: Crew
@@ -121,6 +129,7 @@ class Context:
     tickets: Tickets
     skip_bad: bool = False
     observe: Observer = lambda rank, span: None
+    warn: Callable[[str], None] = lambda message: None
     refused_in_a_row: int = 0
 
     def publish(self) -> None:
@@ -155,6 +164,7 @@ class Context:
             raise Diverged(f"{what}; on_bad_update: skip would leave it out")
         if self.refused_in_a_row > max(10, 2 * len(self.crew.workers)):
             raise Diverged(f"{what}; the last {self.refused_in_a_row} updates were all refused")
+        self.warn(f"{what}; the update is left out")
         for ticket in tickets:
             self.tickets.refused(ticket)
 

@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass
 
 from psopt.crew.base import Gradient, Rounds, Tally, Ticket, deal
 from psopt.optim.finite import is_finite
-from psopt.schemes.base import SECTION, TRANSIENT, Context, Limit, Scheme, Update
+from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Update
 
 _SECONDS_A_CHUNK = 1.0
 
@@ -48,7 +48,7 @@ class BspState:
 class Bsp(Scheme):
     """Bulk-synchronous: the mean gradient of all slots, one step, barrier."""
 
-    name: Literal["bsp"]
+    name: Annotated[Literal["bsp"], Field(description="Chooses this scheme.")]
     exchange: Annotated[
         Literal["server", "collective"],
         Field(
@@ -144,8 +144,8 @@ class Bsp(Scheme):
         start: float,
     ) -> list[Update]:
         """Updates of the rounds that were run; the tickets of the others go back."""
-        updates, version = [], before
-        workers = len(context.crew.workers)
+        updates: list[Update] = []
+        version, workers = before, len(context.crew.workers)
         share = (context.crew.now() - start) / len(rounds)
         for tickets in planned[len(rounds) :]:
             for ticket in tickets:
@@ -154,12 +154,17 @@ class Bsp(Scheme):
             tally = _total(tallies)
             if not tally.refused:
                 version += 1
+                context.refused_in_a_row = 0
                 for ticket in tickets:
                     context.tickets.applied(ticket)
             else:
                 blocks = zip(context.crew.workers, deal(len(tallies), workers), strict=True)
                 bad = [w for w, block in blocks if not all(tallies[slot].finite for slot in block)]
-                context.refuse(tickets, bad)
+                try:
+                    context.refuse(tickets, bad)
+                except Diverged as error:
+                    error.updates = updates
+                    raise
             updates.append(Update(version, tally, start + index * share))
         return updates
 

@@ -70,7 +70,7 @@ class WaspState:
 class Wasp(Asynchronous[WaspState]):
     """Asynchronous, weighted by staleness, with a forced sync every ``sync_every`` versions."""
 
-    name: Literal["wasp"]
+    name: Annotated[Literal["wasp"], Field(description="Chooses this scheme.")]
     weight: Annotated[
         Literal["inverse", "exponential", "polynomial", "none"],
         Field(description="f: how the weight of an update falls with its staleness"),

@@ -212,3 +212,65 @@ def test_memory_and_cost_do_not_grow_with_the_plan() -> None:
     book.applied(ticket)
     assert book.issue() == Ticket(0, 1)
     assert len(json.dumps(book.state())) < 200
+
+
+def test_refused_samples_are_done_with_and_not_applied() -> None:
+    book = TicketBook(1, 10, 4, 2)
+    assert book.rows == 10
+    one, two, three = book.issue_round(3)
+    book.applied(one)
+    book.refused(three)
+    assert (book.samples, book.refused_samples, book.position) == (4, 2, 6)
+    assert book.epoch == 0.6
+    assert book.open == {two}
+    book.refused(two)
+    assert (book.samples, book.refused_samples, book.position) == (4, 6, 10)
+    assert book.epoch == 1.0
+    for ticket in book.issue_round(3):
+        assert not book.finished
+        book.refused(ticket)
+    assert book.finished
+    assert (book.samples, book.position) == (4, 20)
+
+
+def test_a_refused_ticket_is_closed() -> None:
+    book = TicketBook(1, 10, 4, 1)
+    (ticket,) = book.issue_round(1)
+    book.refused(ticket)
+    for close in (book.applied, book.refused, book.give_back):
+        with pytest.raises(ValueError, match="is not open"):
+            close(ticket)
+    with pytest.raises(ValueError, match="is not open"):
+        book.refused(Ticket(0, 1))
+    assert book.position == 4
+    assert book.issue() == Ticket(0, 1)
+
+
+def test_refused_samples_survive_a_resume() -> None:
+    book = TicketBook(1, 10, 4, 2)
+    one, two, three = book.issue_round(3)
+    book.refused(one)
+    book.applied(three)
+    again = TicketBook(1, 10, 4, 2)
+    again.restore(json.loads(json.dumps(book.state())))
+    assert (again.samples, again.refused_samples, again.position) == (2, 4, 6)
+    assert again.issue() == two  # open at the time
+    assert again.issue() == Ticket(1, 0)
+
+
+def test_a_state_with_other_refused_samples_is_refused() -> None:
+    book = TicketBook(1, 10, 4, 1)
+    (ticket,) = book.issue_round(1)
+    book.refused(ticket)
+    with pytest.raises(ValueError, match="do not agree"):
+        book.restore({**book.state(), "refused": 0})
+
+
+def test_rows_do_not_depend_on_the_batch_size_or_on_who_asks() -> None:
+    """Ticket, seed and samples say which rows: plan and book agree, an epoch being one order."""
+    book = TicketBook(5, 50, 8, 3)
+    whole = BatchPlan(5, 2, 50, 50).rows(0)
+    for batch in range(len(book.plan(2))):
+        rows = book.plan(2).rows(batch)
+        assert np.array_equal(rows, whole[8 * batch : 8 * batch + 8])
+        assert len(rows) == book.count(Ticket(2, batch))

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from psopt.models import build_model
-from psopt.models.lenet import LeNet5, convolve_and_pool
+from psopt.models.lenet import LeNet5
 
 DIGITS: dict[str, Any] = {"input_shape": (1, 28, 28), "outputs": 10}
 COLOUR: dict[str, Any] = {"input_shape": (3, 32, 32), "outputs": 10}
@@ -50,19 +50,6 @@ def test_lenet_is_the_textbooks(activation: str, pooling: str, shape: tuple[int,
         results.append([output, *gradients, *second])
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("size", [(6, 6), (7, 9), (28, 28)])
-@pytest.mark.parametrize("padding", [0, 2])
-@pytest.mark.parametrize("bias", [True, False])
-def test_convolve_and_pool(size: tuple[int, int], padding: int, bias: bool) -> None:
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(3, 2, *size, generator=generator)
-    weight = torch.randn(4, 2, 5, 5, generator=generator)
-    offset = torch.randn(4, generator=generator) if bias else None
-    want = functional.max_pool2d(functional.conv2d(x, weight, offset, padding=padding), 2)
-    got = convolve_and_pool(x, weight, offset, padding)
-    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
 
 
 def test_lenet_off_the_cpu_has_the_same_shapes() -> None:

@@ -1,0 +1,118 @@
+"""All benchmarks in one call: each figure is a share, or a ratio of alternating runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from psopt.bench.training import compare
+from psopt.data import BatchPlan, open_dataset
+from psopt.launch.flavour import detect_flavour, find_mpirun, mpirun_argv
+
+RESNET_101 = 42_512_970  # parameters of ResNet-101 for ten classes
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the result.
+
+    Attributes:
+        what: is measured.
+        value: measured.
+        bound: text of the aim.
+        met: whether the aim is met.
+    """
+
+    what: str
+    value: str
+    bound: str
+    met: bool
+
+
+def run(yardstick: Path, runs: int, epochs: int) -> list[Line]:
+    """Measure everything.
+
+    Args:
+        yardstick: the bare MPI program.
+        runs: alternating runs of each pair.
+        epochs: of each training run.
+    """
+    print(f"training: {runs} alternating runs of psopt and DDP", flush=True)
+    training = compare(runs, epochs)
+    print(f"exchange: {runs} alternating runs of psopt and bare MPI", flush=True)
+    ratio, idle = exchange(yardstick, runs)
+    pipeline = data_pipeline()
+    return [
+        Line(
+            "BSP collective, 2 workers: share of wall time in forward/backward",
+            f"{training.computing:.3f}",
+            ">= 0.90",
+            training.computing >= 0.90,
+        ),
+        Line(
+            "BSP collective against DDP over gloo: samples/s",
+            f"{training.speed:.2f}x",
+            ">= 1.10x",
+            training.speed >= 1.10,
+        ),
+        Line(
+            "push + pull of 42.5 M float32 against a bare Send + Recv",
+            f"{ratio:.2f}x",
+            "<= 1.50x",
+            ratio <= 1.5,
+        ),
+        Line("CPU share of an idle coordinator", f"{100 * idle:.1f} %", "< 5 %", idle < 0.05),
+        Line(
+            "data pipeline, MNIST samples/s a worker",
+            f"{pipeline:,.0f}",
+            ">= 100,000",
+            pipeline >= 1e5,
+        ),
+    ]
+
+
+def exchange(yardstick: Path, runs: int, elements: int = RESNET_101) -> tuple[float, float]:
+    """(median ratio of push + pull to a bare Send + Recv, median CPU share of an idle coordinator)."""
+    sizes = [str(elements), "12"]
+    ratios, idle = [], []
+    for _ in range(runs):
+        ours = _two_ranks(["-m", "psopt.bench.exchange", *sizes])
+        bare = _two_ranks([str(yardstick), *sizes])
+        ratios.append(ours["push_pull"] / bare["push_pull"])
+        idle.append(ours["idle"])
+        print(
+            f"  psopt {1e3 * ours['push_pull']:.1f} ms, bare {1e3 * bare['push_pull']:.1f} ms",
+            flush=True,
+        )
+    return median(ratios), median(idle)
+
+
+def data_pipeline(batch_size: int = 64, rounds: int = 20) -> float:
+    """Samples a second from ticket to normalised batch, on one thread; median over epochs."""
+    torch.set_num_threads(1)
+    train = open_dataset("sample", cache_bytes=1 << 30).train
+    rates = []
+    for epoch in range(rounds):
+        start = time.perf_counter()
+        plan = BatchPlan(1, epoch, len(train), batch_size)
+        for batch in range(len(plan)):
+            train.batch(plan.rows(batch))
+        rates.append(len(train) / (time.perf_counter() - start))
+    return median(rates)
+
+
+def _two_ranks(program: list[str]) -> dict[str, float]:
+    mpirun = find_mpirun()
+    argv = [*mpirun_argv(mpirun, detect_flavour(mpirun), 2), sys.executable, *program]
+    result = subprocess.run(
+        argv, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    figures: dict[str, float] = json.loads(result.stdout.strip().splitlines()[-1])
+    return figures

@@ -1,0 +1,187 @@
+"""Each rank runs below a small supervisor of its own, which knows how the rank ended and says so.
+
+When a rank dies, mpirun kills the others and then names one of them as often as the one that died,
+with the signal that it sent itself. Only a process's own parent learns how it ended. So a rank forks
+before anything large is loaded: the child goes on as the rank, the parent waits, and
+
+- says which rank left without finishing, and how: by a signal, or by an exit in the middle;
+- ends with status 0 only when the rank has finished;
+- kills what the rank started and left running (it adopts them, Linux), and the rank itself when
+  that has failed but does not come to its end, or when mpirun is gone.
+
+The rank tells its supervisor who it is and how far it is through a pipe (``Notes``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+from psopt.crew.process import (
+    adopt_orphans,
+    die_with_parent,
+    kill_children,
+    signal_at_parents_death,
+)
+
+_PATIENCE = 5.0  # seconds for a rank that has failed to come to its end
+_PAUSE = 0.2  # who kills a rank for another one's failure reaches its supervisor within this time
+_RANK, _FAILED, _FINISHED = b"r", b"x", b"f"
+
+
+class Notes:
+    """What a rank tells its supervisor; without one, nobody listens.
+
+    Args:
+        descriptor: of the pipe.
+    """
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = descriptor
+
+    def rank(self, rank: int) -> None:
+        """This process is that rank."""
+        self._write(_RANK + str(rank).encode())
+
+    def failed(self) -> None:
+        """This rank has printed why it fails, and is about to end the job."""
+        self._write(_FAILED)
+
+    def finished(self) -> None:
+        """This rank has done everything that it had to do."""
+        self._write(_FINISHED)
+
+    def _write(self, word: bytes) -> None:
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._descriptor, word + b"\n")
+
+
+def supervise() -> Notes:
+    """Fork. Returns in the child, which is the rank from now on; the parent exits as the rank does."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    words, notes = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if not child:
+        os.close(words)
+        die_with_parent(parent)
+        return Notes(notes)
+    os.close(notes)
+    os._exit(_Supervisor(child, words).watch())
+
+
+class _Supervisor:
+    """The parent's side.
+
+    Args:
+        process: of the rank.
+        words: where its notes come.
+    """
+
+    def __init__(self, process: int, words: int) -> None:
+        self._process, self._words, self._listening = process, words, True
+        self._rank: str | None = None
+        self._finished = False
+        self._deadline: float | None = None
+        self._received: set[int] = set()
+        self._parent = os.getppid()
+        self._bell, self._rope = os.pipe()
+
+    def watch(self) -> int:
+        """Wait until the rank has ended; this process's exit status."""
+        adopt_orphans()
+        os.set_blocking(self._rope, False)
+        os.set_blocking(self._words, False)
+        signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (*_ENDING, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, self._pass_on)
+        signal_at_parents_death(signal.SIGHUP)
+        while (status := self._reap()) is None:
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                kill_children()
+            self._sleep()
+            self._listen()
+        self._listen()
+        kill_children()
+        return self._judge(os.waitstatus_to_exitcode(status))
+
+    def _pass_on(self, number: int, _: object) -> None:
+        """A signal to this process is meant for the rank; mpirun and Slurm mostly reach both."""
+        self._received.add(number)
+        if os.getppid() != self._parent:  # mpirun is gone, and with it the job
+            kill_children()
+        elif number != signal.SIGINT:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process, number)
+
+    def _reap(self) -> int | None:
+        """The rank's wait status once it has ended."""
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._process:
+                    return ended[1]
+        return None
+
+    def _sleep(self) -> None:
+        """Until a child has ended, a signal or a note has come, or patience has."""
+        sources = [self._bell, self._words] if self._listening else [self._bell]
+        left = None if self._deadline is None else max(0.1, self._deadline - time.monotonic())
+        if self._bell in select.select(sources, [], [], left)[0]:
+            os.read(self._bell, 1 << 10)
+
+    def _listen(self) -> None:
+        """Take in the notes that have come."""
+        with contextlib.suppress(BlockingIOError):
+            while self._listening:
+                words = os.read(self._words, 1 << 10)
+                self._listening = bool(words)
+                for word in words.splitlines():
+                    self._note(word)
+
+    def _note(self, word: bytes) -> None:
+        if word == _FINISHED:
+            self._finished = True
+        elif word == _FAILED:
+            self._deadline = time.monotonic() + _PATIENCE
+        else:
+            self._rank = word.removeprefix(_RANK).decode()
+
+    def _judge(self, code: int) -> int:
+        """Say what nobody else can say of the end; the exit status."""
+        if code < 0:
+            time.sleep(_PAUSE)
+        quiet = self._deadline is not None or -code in self._received
+        if not quiet and (code < 0 or not self._finished):
+            print(f"psopt: {self._who()} {_how(code)}; the job ends", file=sys.stderr, flush=True)
+        if code < 0:
+            return 128 - code
+        return code if self._finished else code or 1
+
+    def _who(self) -> str:
+        """``rank 2 (worker 1) on host, process 123,``."""
+        if self._rank is None:
+            return f"a rank on {socket.gethostname()}, process {self._process},"
+        role = {"0": "coordinator"}.get(self._rank, f"worker {int(self._rank) - 1}")
+        return f"rank {self._rank} ({role}) on {socket.gethostname()}, process {self._process},"
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _how(code: int) -> str:
+    """How a process ended, from its exit code; negative for a signal."""
+    if code >= 0:
+        return f"left with status {code} before the job was complete"
+    hint = ""
+    if -code == signal.SIGKILL:
+        hint = " (if nobody sent it: the kernel, for want of memory)"
+    return f"was killed by signal {-code}, {signal.Signals(-code).name}{hint}"

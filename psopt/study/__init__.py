@@ -1,0 +1,1 @@
+"""The speed-up study: many runs on the virtual cluster, and one page about them."""

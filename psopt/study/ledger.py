@@ -1,0 +1,109 @@
+"""The results of a study in a file of JSON lines, and the processes that add to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, fields
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from psopt.crew.process import die_with_parent, keep_memory
+from psopt.record import MetricsWriter, read_metrics
+from psopt.study.speedup import Order, Study, orders
+from psopt.study.trial import Outcome, Setting, Trial, run_trial
+
+_TRIAL = [field.name for field in fields(Trial)]
+_OUTCOME = [field.name for field in fields(Outcome)]
+
+
+class OtherStudy(ValueError):  # noqa: N818 - reads as what happened
+    """The file holds the results of a study with another setting."""
+
+
+class Ledger:
+    """Results, kept in ``path``; those that are there already count.
+
+    Args:
+        path: JSON lines: the setting, then one line a run.
+        setting: of the study.
+
+    Raises:
+        OtherStudy: the file's setting is another one.
+    """
+
+    def __init__(self, path: Path, setting: Setting) -> None:
+        self.results: dict[Trial, Outcome] = {}
+        rows = read_metrics(path) if path.exists() else []
+        self._writer = MetricsWriter(path)
+        if not rows:
+            self._writer.write(asdict(setting))
+            self._writer.flush()
+        elif rows[0] != asdict(setting):
+            self._writer.close()
+            raise OtherStudy(f"{path}: of a study with another setting; name another directory")
+        for row in rows[1:]:
+            trial = Trial(**{name: row[name] for name in _TRIAL})
+            self.results[trial] = Outcome(**{name: row[name] for name in _OUTCOME})
+
+    def add(self, trial: Trial, outcome: Outcome) -> None:
+        """Keep a result."""
+        self.results[trial] = outcome
+        self._writer.write({**asdict(trial), **asdict(outcome)})
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
+def complete(study: Study, ledger: Ledger, jobs: int, say: Callable[[str], None] = print) -> None:
+    """Make all runs that the study lacks, ``jobs`` at a time.
+
+    Args:
+        study: what is to be found out.
+        ledger: results so far; grows.
+        jobs: worker processes, one thread each.
+        say: is told of every result.
+    """
+    running: dict[Future[Outcome], Order] = {}
+    pool = processes(jobs)
+    try:
+        while True:
+            under_way = {order.trial for order in running.values()}
+            for order in orders(study, ledger.results):
+                if len(running) < jobs and order.trial not in under_way:
+                    future = pool.submit(run_trial, study.setting, order.trial, order.bound)
+                    running[future] = order
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                trial, outcome = running.pop(future).trial, future.result()
+                ledger.add(trial, outcome)
+                say(describe(trial, outcome))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def describe(trial: Trial, outcome: Outcome) -> str:
+    """One line about a run."""
+    end = "diverged" if outcome.diverged else f"accuracy {outcome.accuracy or 0:.3f}"
+    time = "-" if outcome.seconds is None else f"{outcome.seconds:.1f} s"
+    who = f"{trial.scheme:4} {trial.workers:2} {'straggler' if trial.straggling else 'equal':9}"
+    return (
+        f"{who} rate 2^{trial.power:<3} seed {trial.seed}: {time:>8}  {end}  "
+        f"({outcome.gradients:,} gradients, {outcome.wall:.0f} s here)"
+    )
+
+
+def processes(count: int) -> ProcessPoolExecutor:
+    """Processes that compute with one thread each."""
+    return ProcessPoolExecutor(count, get_context("spawn"), initializer=_set_up)
+
+
+def _set_up() -> None:
+    die_with_parent()
+    keep_memory()
+    torch.set_num_threads(1)

@@ -1,0 +1,53 @@
+"""The whole study: the runs, what a simulated gradient costs, the page and the plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from psopt.record import write_atomic
+from psopt.study.cost import simulation_cost
+from psopt.study.ledger import Ledger, complete, processes
+from psopt.study.speedup import Study
+from psopt.study.table import draw, page
+from psopt.study.trial import Setting
+
+QUICK = Study(
+    Setting("sample", "softmax", 16, target=0.8, cap=300, test_rows=200, every=8),
+    workers=(1, 4),
+    seeds=(1, 2),
+    lowest=-6,
+    highest=-1,
+    duel=4,
+)
+"""A study of seconds, of a model without hidden layers."""
+
+
+def make(study: Study, out: Path, jobs: int) -> str:
+    """Make all runs that ``out`` lacks, write page and plot; the page.
+
+    Args:
+        study: what is to be found out.
+        out: directory of ``results.jsonl``, ``speedup.md``, ``speedup.png``; made when missing.
+        jobs: runs at a time.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(out / "results.jsonl", study.setting)
+    try:
+        complete(study, ledger, jobs)
+    finally:
+        ledger.close()
+    text = page(study, ledger.results) + cost_line(study)
+    write_atomic(out / "speedup.md", text)
+    draw(study, ledger.results, out / "speedup")
+    return text
+
+
+def cost_line(study: Study) -> str:
+    """What a simulated gradient costs, measured now."""
+    workers = max(study.workers)
+    with processes(1) as pool:
+        plain, simulated = pool.submit(simulation_cost, study.setting, workers).result()
+    return (
+        f"- a simulated gradient ({workers} workers) costs {simulated / plain:.2f} times a plain one "
+        f"({1e3 * simulated:.2f} ms and {1e3 * plain:.2f} ms, batch {study.setting.batch})\n"
+    )

@@ -1,0 +1,118 @@
+"""The same job gives the same bits on real ranks, whichever way they exchange, and on virtual workers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from psopt.record import read_metrics, read_timeline
+from psopt.schemes import SCHEMES
+from tests.schemes.test_asp import OPTIMIZERS, serial
+from tests.schemes.test_contract import section
+from tests.training import configured, job_file, psopt, tiny, train
+
+pytestmark = pytest.mark.mpi
+
+PLAIN: dict[str, Any] = {"model": {"name": "mlp", "kwargs": {"hidden": [16]}}}
+# Batch normalisation, dropout, Adam, a schedule, clipping; 4 slots on 3 workers, and a last round
+# of 2 slots whose last batch has 2 samples.
+EVERYTHING: dict[str, Any] = {
+    "model": {"factory": "tests.zoo:normed", "kwargs": {"dropout": 0.3}},
+    "optimizer": {"name": "Adam", "lr": 0.02},
+    "scheduler": {"name": "OneCycleLR", "max_lr": 0.05, "total_steps": 200},
+    "train": {"epochs": 5, "batch_size": 4, "clip_norm": 0.5},
+}
+
+
+def summary(path: Path, run: Path, workers: int, **environment: str) -> dict[str, Any]:
+    """Run the job on real ranks; its summary, and what it printed."""
+    done = psopt("run", path, "-n", workers + 1, "--out", run, **environment)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    found: dict[str, Any] = json.loads((run / "summary.json").read_text())
+    assert (found["crew"], found["status"]) == ("mpi", "completed")
+    assert found["workers"] == workers
+    return {**found, "printed": done.stdout}
+
+
+@pytest.mark.parametrize("exchange", ["server", "collective"])
+@pytest.mark.parametrize(
+    ("workers", "slots", "changes"),
+    [(2, None, PLAIN), (3, 4, EVERYTHING)],
+    ids=["plain", "everything"],
+)
+def test_synchronous(
+    workers: int, slots: int | None, changes: dict[str, Any], exchange: str, tmp_path: Path
+) -> None:
+    data = tiny(tmp_path, rows=42)
+    scheme = {"name": "bsp", "slots": slots}
+    virtual = train(configured(data, scheme=scheme, **changes), tmp_path / "sim", workers=workers)
+    path = job_file(tmp_path, data, scheme={**scheme, "exchange": exchange}, **changes)
+    real = summary(path, tmp_path / "run", workers)
+    assert real["parameters_sha256"] == virtual.sha
+    progress = virtual.coordinator.progress
+    assert (real["test_loss"], real["test_accuracy"]) == (
+        progress.test_loss,
+        progress.test_accuracy,
+    )
+    keys = ("step", "version", "epoch", "samples", "loss", "accuracy", "worker", "staleness")
+    rows = [
+        row for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "step"
+    ]
+    assert [[row[key] for key in keys] for row in rows] == [
+        [row[key] for key in keys] for row in virtual.rows("step")
+    ]
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_asynchronous_with_one_worker_is_serial_training(name: str, tmp_path: Path) -> None:
+    optimizer, options = OPTIMIZERS[name]
+    changes: dict[str, Any] = {
+        "scheme": {"name": "asp"},
+        "optimizer": {"name": optimizer.__name__, **options},
+        **PLAIN,
+    }
+    data = tiny(tmp_path, rows=30)
+    real = summary(job_file(tmp_path, data, **changes), tmp_path / "run", 1)
+    assert real["parameters_sha256"] == serial(configured(data, **changes), optimizer, **options)
+    assert (real["mean_staleness"], real["max_staleness"]) == (0.0, 0)
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMES))
+def test_every_scheme(name: str, tmp_path: Path) -> None:
+    """Three workers: every sample counts once an epoch, and each rank has its lane.
+
+    The launcher says that there is a terminal: a bar on the screen, and plain lines in the log.
+    """
+    epochs, rows = 40, 42
+    path = job_file(
+        tmp_path,
+        tiny(tmp_path, rows=rows),
+        scheme=section(name),
+        train={"epochs": epochs, "batch_size": 4},
+        **PLAIN,
+    )
+    run = tmp_path / "run"
+    found = summary(path, run, 3, PSOPT_TERMINAL="100")
+    assert found["samples"] == epochs * rows
+    steps = [row for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "step"]
+    assert [row["version"] for row in steps] == list(range(1, found["steps"] + 1))
+    assert max(row["staleness"] for row in steps) == found["max_staleness"]
+    assert all(0 < row["weight"] <= 1 for row in steps)
+    if name == "wasp":
+        assert all(row["weight"] == 1 / (1 + row["staleness"]) for row in steps)
+    assert [entry["worker"] for entry in found["worker_seconds"]] == [0, 1, 2]
+    for entry in found["worker_seconds"]:
+        assert entry["compute"] > 0
+        assert min(entry["wait"], entry["communication"]) >= 0
+    spans = [event for event in read_timeline(run / "timeline.json") if event["ph"] == "X"]
+    kinds = {rank: {e["name"] for e in spans if e["tid"] == rank} for rank in range(4)}
+    assert {"evaluate", "update", "wait", "checkpoint"} <= kinds[0]
+    assert all("compute" in kinds[rank] for rank in (1, 2, 3))
+    assert not re.search(r"[^\x20-\x7e\n]", (run / "log.txt").read_text())
+    printed = found["printed"]
+    assert "\x1b[" in printed
+    assert "epoch" in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", printed)

@@ -1,0 +1,153 @@
+"""What every scheme promises. A new scheme is tested here by its entry in SCHEMES and its YAML."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from psopt import job
+from psopt.config import job_schema
+from psopt.data.plan import BatchPlan, Ticket
+from psopt.schemes import SCHEMES
+from psopt.schemes.base import Scheme
+from tests.training import ROOT, Trained, configured, tiny, train
+
+NAMES = sorted(SCHEMES)
+
+
+def yaml_of(name: str) -> Path:
+    """The runnable job of the scheme: `configs/MODEL_NAME.yaml`."""
+    found = sorted((ROOT / "configs").glob(f"*_{name}.yaml"))
+    assert found, f"configs/ has no job of the scheme {name}"
+    return found[0]
+
+
+def section(name: str) -> dict[str, Any]:
+    """The scheme's hyper-parameters, as its YAML has them."""
+    scheme: dict[str, Any] = dataclasses.asdict(job.load(yaml_of(name)).scheme)  # type: ignore[call-overload]
+    return scheme
+
+
+def every_ticket(config: Any, rows: int) -> list[Ticket]:
+    plan = BatchPlan(config.seed, 0, rows, config.train.batch_size)
+    return [Ticket(e, k) for e in range(config.train.epochs) for k in range(len(plan))]
+
+
+def job_of(name: str, data: Path, **changes: Any) -> Any:
+    optimizer = {"name": "SGD", "lr": 0.05}
+    return configured(data, scheme=section(name), optimizer=optimizer, **changes)
+
+
+def uneven(worker: int, samples: int) -> float:
+    return 0.01 * samples * (1 + 0.37 * worker)
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_is_a_frozen_dataclass_of_its_own_name(name: str) -> None:
+    scheme = job.load(yaml_of(name)).scheme
+    assert type(scheme) is SCHEMES[name]
+    assert isinstance(scheme, Scheme)
+    assert scheme.name == name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        scheme.name = "other"
+    assert type(scheme).__doc__
+
+
+def test_unknown_and_mistyped_keys_are_refused(name: str, tmp_path: Path) -> None:
+    data = tiny(tmp_path)
+    with pytest.raises(ValidationError, match="no_such_key"):
+        configured(data, scheme={**section(name), "no_such_key": 1})
+    for key, value in section(name).items():
+        if not isinstance(value, str):
+            with pytest.raises(ValidationError, match=key):
+                configured(data, scheme={**section(name), key: str(value)})
+
+
+def test_schema_describes_every_field(name: str) -> None:
+    schema = json.loads(job_schema(job.Job))
+    reference = schema["properties"]["scheme"]["discriminator"]["mapping"][name]
+    found = schema["$defs"][reference.rpartition("/")[2]]
+    assert found["additionalProperties"] is False
+    assert found["description"]
+    for key, value in found["properties"].items():
+        assert value.get("description"), f"{name}.{key} has no description"
+    assert set(found["properties"]) == {f.name for f in dataclasses.fields(SCHEMES[name])}  # type: ignore[arg-type]
+
+
+def kept(state: Any) -> dict[str, Any]:
+    """What a checkpoint keeps of a scheme's state."""
+    fields = dataclasses.fields(state)
+    return {f.name: getattr(state, f.name) for f in fields if not f.metadata.get("transient")}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_epochs(name: str, workers: int, tmp_path: Path) -> None:
+    """Every ticket is applied exactly once, versions rise by one, and the job ends."""
+    config = job_of(name, tiny(tmp_path, rows=22))
+    done = train(config, tmp_path / "run", workers=workers, compute=uneven)
+    assert (done.status, done.reason) == ("completed", "epochs")
+    assert sorted(done.applied) == every_ticket(config, 22)
+    assert done.tickets.finished
+    assert done.tickets.samples == 44
+    versions = [row["version"] for row in done.rows("step")]
+    assert versions == list(range(1, len(versions) + 1))
+    assert versions[-1] == done.coordinator.server.version == done.coordinator.progress.step
+    seconds = [row["seconds"] for row in done.rows("step")]
+    assert seconds == sorted(seconds)
+
+
+def test_state_is_plain(name: str, tmp_path: Path) -> None:
+    done = train(job_of(name, tiny(tmp_path)), tmp_path / "run")
+    state = kept(done.coordinator.state)
+    assert json.loads(json.dumps(state)) == state
+
+
+def interrupted(name: str, tmp_path: Path, **changes: Any) -> Iterator[Trained]:
+    """The first half, to an interruption; the second, by another number of workers."""
+    config = job_of(name, tiny(tmp_path, rows=22), **changes)
+    half = config.model_copy(update={"stop": config.stop.model_copy(update={"steps": 3})})
+    first = train(half, tmp_path / "run", workers=3, compute=uneven)
+    yield first
+    yield train(config, tmp_path / "run", workers=2, compute=uneven, tree=first.saved())
+
+
+def test_resume(name: str, tmp_path: Path) -> None:
+    """State survives a checkpoint; no ticket is lost or repeated; metrics go on."""
+    first, second = interrupted(name, tmp_path)
+    assert (first.status, first.reason, second.reason) == ("completed", "steps", "epochs")
+    state = kept(first.coordinator.state)
+    assert first.saved()["scheme"] == state
+    assert sorted(first.applied + second.applied) == every_ticket(second.coordinator.config, 22)
+    versions = [row["version"] for row in second.rows("step")]
+    assert versions == list(range(1, len(versions) + 1))
+    assert second.coordinator.progress.seconds > first.coordinator.progress.seconds > 0
+
+
+def test_same_job_same_bits(name: str, tmp_path: Path) -> None:
+    config = job_of(name, tiny(tmp_path))
+    shas = {train(config, tmp_path / str(n), workers=3, compute=uneven).sha for n in range(2)}
+    assert len(shas) == 1
+
+
+def test_more_workers_than_samples(name: str, tmp_path: Path) -> None:
+    config = job_of(name, tiny(tmp_path, rows=3), train={"epochs": 2, "batch_size": 1})
+    done = train(config, tmp_path / "run", workers=7)
+    assert done.reason == "epochs"
+    assert sorted(done.applied) == every_ticket(config, 3)
+
+
+def test_learns(name: str, tmp_path: Path) -> None:
+    config = job_of(name, tiny(tmp_path, rows=40), train={"epochs": 20, "batch_size": 4})
+    done = train(config, tmp_path / "run", workers=2)
+    losses = [row["loss"] for row in done.rows("step")]
+    assert sum(losses[-10:]) < 0.6 * sum(losses[:10])

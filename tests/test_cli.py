@@ -1,0 +1,345 @@
+"""The `psopt` command, as far as it needs no ranks."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from typer.testing import CliRunner
+
+from psopt import __version__, job
+from psopt.cli import app
+from psopt.data.importers import IMPORTERS
+from psopt.record import read_metrics
+from tests.training import ROOT, configured, fresh_module, job_file, psopt, tiny
+
+RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID")
+
+
+@pytest.fixture(autouse=True)
+def _no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests may run inside of a batch job."""
+    for variable in RANK_VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+
+
+def call(*arguments: object) -> tuple[int, str, str]:
+    """Exit status, standard output, standard error."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def refused(*arguments: object) -> str:
+    """What is said on standard error by a command that is refused."""
+    status, out, err = call(*arguments)
+    assert status == 2, err
+    assert out == ""
+    assert "Traceback" not in err
+    return err
+
+
+def test_version_and_help() -> None:
+    assert call("--version") == (0, f"psopt {__version__}\n", "")
+    status, out, _ = call("--help")
+    assert status == 0
+    for command in ("run", "validate", "schema", "report", "export", "doctor", "data"):
+        assert command in out
+
+
+def test_module_is_the_command() -> None:
+    done = psopt("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"psopt {__version__}\n", "")
+
+
+def test_schema_is_printed() -> None:
+    status, out, err = call("schema")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["title"] == "psopt job"
+
+
+def test_validate_good_files(tmp_path: Path) -> None:
+    path = job_file(tmp_path, tiny(tmp_path))
+    example = ROOT / "configs" / "lenet5_bsp.yaml"
+    assert call("validate", path, example) == (0, f"{path}: ok\n{example}: ok\n", "")
+
+
+def test_validate_names_file_line_and_column(tmp_path: Path) -> None:
+    good, bad = job_file(tmp_path, tiny(tmp_path)), tmp_path / "bad.yaml"
+    bad.write_text(
+        "name: bad\n"
+        "model: {name: lenet6}\n"
+        "scheme: {name: bsp, slot: 3}\n"
+        "optimizer: {name: SGD, lr: 0.1}\n"
+        "train:\n"
+        "  epochs: many\n"
+    )
+    status, out, err = call("validate", bad, good, tmp_path / "none.yaml")
+    assert status == 2
+    assert out == f"{good}: ok\n"
+    lines = err.splitlines()
+    for place, word in (("2:15", "lenet5"), ("3:21", "slots"), ("6:11", "epochs")):
+        found = [line for line in lines if line.startswith(f"{bad}:{place}: ")]
+        assert len(found) == 1, err
+        assert word in found[0]
+    assert f"{tmp_path / 'none.yaml'}: cannot be read" in err
+
+
+def test_validate_knows_options_of_models_and_losses(tmp_path: Path) -> None:
+    model = {"name": "mlp", "kwargs": {"hiden": [3]}}
+    loss = {"name": "cross_entropy", "kwargs": {"smoothing": 0.1}}
+    status, _, err = call("validate", job_file(tmp_path, tiny(tmp_path), model=model, loss=loss))
+    assert status == 2
+    assert re.search(r"job\.yaml:\d+:\d+: .*'hiden'.*'hidden'", err)
+    assert re.search(r"job\.yaml:\d+:\d+: .*'smoothing'", err)
+
+
+def test_validate_with_overrides(tmp_path: Path) -> None:
+    path = job_file(tmp_path, tiny(tmp_path))
+    assert call("validate", path, "--set", "train.epochs=3")[0] == 0
+    assert "train.epoch" in refused("validate", path, "--set", "train.epoch=3")
+
+
+def test_run_refuses_what_does_not_fit(tmp_path: Path) -> None:
+    path = job_file(tmp_path, tiny(tmp_path))
+    assert "give a config file, or --resume DIR" in refused("run")
+    assert "give a config file, or --resume DIR" in refused("run", path, "--resume", tmp_path)
+    assert "leave out --out" in refused("run", "--resume", tmp_path, "--out", tmp_path / "x")
+    assert "-n 3 starts a coordinator and 2 workers" in refused("run", path)
+    assert "-n 2 or more" in refused("run", path, "-n", 1)
+    assert "cluster.workers" in refused("run", path, "--simulate", "-n", 3)
+    assert "cannot be read" in refused("run", tmp_path / "none.yaml", "-n", 2)
+    assert "cannot be read" in refused("run", tmp_path / "none.yaml", "--simulate")
+    assert "'-n'" in refused("run", path, "-n", 0)
+    assert not list(tmp_path.glob("run*"))
+
+
+def test_resume_refuses_what_is_no_run(tmp_path: Path) -> None:
+    for options in ([], ["-n", 3], ["--simulate"]):
+        assert "no such directory" in refused("run", "--resume", tmp_path / "none", *options)
+        assert "not a run directory" in refused("run", "--resume", tmp_path, *options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": {"factory": "tests.zoo:nothing"}}, "has no nothing"),
+        ({"optimizer": {"name": "SGD", "lr": 0.1, "groups": [{"match": "x*", "lr": 1}]}}, "'x*'"),
+    ],
+)
+def test_run_refuses_before_training(
+    changes: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    path, out = job_file(tmp_path, tiny(tmp_path), **changes), tmp_path / "run"
+    assert message in refused("run", path, "--simulate", "--out", out)
+    assert not out.exists()
+
+
+def test_run_refuses_data_that_is_not_there(tmp_path: Path) -> None:
+    path, out = job_file(tmp_path, tmp_path / "nowhere.h5"), tmp_path / "run"
+    assert "nowhere.h5" in refused("run", path, "--simulate", "--out", out)
+    assert not out.exists()
+
+
+def test_simulated_run(tmp_path: Path) -> None:
+    path, out = job_file(tmp_path, tiny(tmp_path)), tmp_path / "a run's (first) dir"
+    status, text, err = call("run", path, "--simulate", "--out", out, "--set", "cluster.workers=4")
+    assert (status, err) == (0, "")
+    assert text.endswith(f"run directory: {out}\n")
+    assert "completed (epochs): 4 steps" in text
+    assert not re.search(r"[^\x20-\x7e\n]", text)
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["crew"], summary["workers"], summary["attempts"]) == ("simulated", 4, 1)
+    assert len(read_metrics(out / "metrics.jsonl")) == 6
+    assert job.load(out / "config.yaml").cluster.workers == 4
+    assert (out / "log.txt").read_text().count("test loss") == 2
+    assert "holds a run already" in refused("run", path, "--simulate", "--out", out)
+
+
+def test_run_directory_has_a_name_when_none_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = job_file(tmp_path, tiny(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for number in (1, 2):
+        assert call("run", path, "--simulate")[0] == 0
+        assert len(list((tmp_path / "runs").glob("test-*"))) == number
+
+
+def test_diverged_run_has_a_status_of_its_own(tmp_path: Path) -> None:
+    path = job_file(tmp_path, tiny(tmp_path), optimizer={"name": "SGD", "lr": 3e38})
+    status, text, _ = call("run", path, "--simulate", "--out", tmp_path / "run")
+    assert status == 3
+    assert text.splitlines()[-2].startswith("diverged (")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["status"] == "diverged"
+    assert "gradient not finite" in summary["reason"]
+
+
+def sha(run: Path) -> str:
+    text: str = json.loads((run / "summary.json").read_text())["parameters_sha256"]
+    return text
+
+
+def test_simulated_run_resumes_as_one(tmp_path: Path) -> None:
+    """`--resume` alone goes on with the virtual cluster."""
+    checkpoint = {"every_steps": 2, "keep": 9}
+    path = job_file(
+        tmp_path, tiny(tmp_path), checkpoint=checkpoint, train={"epochs": 4, "batch_size": 4}
+    )
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", whole)[0] == 0
+    first = ("run", path, "--simulate", "--out", run, "--set", "stop.steps=5")
+    assert call(*first)[0] == 0
+    assert sha(run) != sha(whole)
+    status, text, _ = call("run", "--resume", run, "--set", "stop.steps=null")
+    assert status == 0
+    assert "resumed at step 5" in text
+    assert sha(run) == sha(whole)
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["crew"], summary["attempts"], summary["samples"]) == ("simulated", 2, 80)
+    steps = [row["step"] for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "step"]
+    assert steps == list(range(1, 13))
+
+
+def test_resume_past_a_truncated_checkpoint(tmp_path: Path) -> None:
+    checkpoint = {"every_steps": 1, "keep": 9}
+    path, run = job_file(tmp_path, tiny(tmp_path), checkpoint=checkpoint), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run)[0] == 0
+    expected = sha(run)
+    newest = sorted((run / "checkpoints").iterdir())[-1]
+    newest.write_bytes(newest.read_bytes()[:5000])
+    done = psopt("run", "--resume", run)
+    assert done.returncode == 0, done.stderr
+    assert f"{newest}: truncated or damaged" in done.stderr
+    assert "it is skipped" in done.stderr
+    assert "resumed at step 5" in done.stdout
+    assert sha(run) == expected
+
+
+def test_resume_without_a_checkpoint_begins_again(tmp_path: Path) -> None:
+    path, run = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run)[0] == 0
+    expected = sha(run)
+    for checkpoint in (run / "checkpoints").iterdir():
+        checkpoint.unlink()
+    status, text, _ = call("run", "--resume", run)
+    assert status == 0
+    assert "no checkpoint to resume from" in text
+    assert sha(run) == expected
+    steps = [row["step"] for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "step"]
+    assert steps == list(range(1, 7))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("train.batch_size=2", "batch_size 4, this one has 2"),
+        ("seed=9", "seed 1, this one has 9"),
+        ("model.name=mlp", "another model"),
+        ("optimizer.lr=0.5", "optimizer and the schedule of its checkpoint"),
+    ],
+)
+def test_resume_refuses_another_job_and_leaves_the_run_alone(
+    change: str, message: str, tmp_path: Path
+) -> None:
+    path, run = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run)[0] == 0
+    before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
+    assert message in refused("run", "--resume", run, "--set", change)
+    assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
+    assert call("run", "--resume", run)[0] == 0
+
+
+def test_full_disk_is_loud_and_training_goes_on(tmp_path: Path) -> None:
+    """A limit on the size of files: room for everything but a checkpoint."""
+    model = {"name": "mlp", "kwargs": {"hidden": [200, 100]}}
+    path, run = job_file(tmp_path, tiny(tmp_path), model=model), tmp_path / "run"
+    limited = tmp_path / "limited"
+    limited.mkdir()
+    (limited / "sitecustomize.py").write_text(
+        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
+    )
+    done = psopt("run", path, "--simulate", "--out", run, PYTHONPATH=str(limited))
+    assert done.returncode == 0, done.stderr
+    assert "warning: checkpoint at step 6 failed" in done.stdout
+    assert "File too large" in done.stdout
+    assert "completed (epochs): 6 steps" in done.stdout
+    assert "checkpoint at step 6 failed" in (run / "log.txt").read_text()
+    assert list((run / "checkpoints").iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_export_loads_into_the_plain_model(suffix: str, tmp_path: Path) -> None:
+    changes = {"model": {"factory": "tests.zoo:normed"}}
+    data, run, out = tiny(tmp_path), tmp_path / "run", tmp_path / f"model{suffix}"
+    path = job_file(tmp_path, data, **changes)
+    assert call("run", path, "--simulate", "--out", run)[0] == 0
+    assert call("export", run, out) == (0, f"{out}\n", "")
+    load = torch.load if suffix == ".pt" else safetensors.torch.load_file
+    config = configured(data, **changes)
+    model, test = fresh_module(config), job.assemble(config).data.test
+    model.load_state_dict(load(out))
+    model.eval()
+    x, y = test.range(0, len(test))
+    with torch.no_grad():
+        accuracy = (model(x).argmax(1) == y).float().mean().item()
+    summary = json.loads((run / "summary.json").read_text())
+    assert accuracy == pytest.approx(summary["test_accuracy"])
+    checkpoint = sorted((run / "checkpoints").iterdir())[-1]
+    other = tmp_path / f"other{suffix}"
+    assert call("export", checkpoint, other)[0] == 0
+    assert other.read_bytes() == out.read_bytes() or suffix == ".pt"
+
+
+def test_export_refuses(tmp_path: Path) -> None:
+    assert "no such directory" in refused("export", tmp_path / "none", tmp_path / "m.pt")
+    assert "not a run directory" in refused("export", tmp_path, tmp_path / "m.pt")
+    assert ".pt or .safetensors" in refused("export", tmp_path, tmp_path / "m.onnx")
+
+
+def test_data_import_and_info(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    x, y = generator.integers(0, 256, (30, 4, 4), np.uint8), np.arange(30) % 3
+    np.savez(tmp_path / "s.npz", x_train=x, y_train=y, x_test=x[:9], y_test=y[:9])
+    out = tmp_path / "s.h5"
+    assert call("data", "import", "npz", tmp_path / "s.npz", out) == (0, f"{out}\n", "")
+    status, text, _ = call("data", "info", out)
+    assert status == 0
+    assert "30 samples of 1x4x4 uint8" in text
+    assert "9 samples" in text
+    assert "3 classes" in text
+    path = job_file(tmp_path, out)
+    assert call("run", path, "--simulate", "--out", tmp_path / "run")[0] == 0
+    assert "exists" in refused("data", "import", "npz", tmp_path / "s.npz", out)
+    assert "unknown format 'npy'" in refused("data", "import", "npy", tmp_path / "s.npz", out)
+    assert "no such file" in refused("data", "import", "npz", tmp_path / "none", tmp_path / "x.h5")
+
+
+def test_data_import_names_its_formats() -> None:
+    out = call("data", "import", "--help")[1]
+    assert all(name in out for name in IMPORTERS)
+
+
+def test_data_info_of_the_sample() -> None:
+    status, text, _ = call("data", "info", "sample")
+    assert status == 0
+    assert "4000 samples of 1x28x28 uint8" in text
+    assert "MNIST" in text
+
+
+@pytest.mark.mpi
+def test_doctor() -> None:
+    done = psopt("doctor", COLUMNS="120")
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stderr == ""
+    last = done.stdout.strip().splitlines()[-1]
+    assert last.startswith("Ready to run" if done.returncode == 0 else "Not ready to run")
+    for topic in ("MPI", "HDF5 locking", "cores"):
+        assert topic.lower() in done.stdout.lower()

@@ -1,0 +1,67 @@
+"""The job files that come with the project, and the JSON schema that editors check job files with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from psopt import job
+from psopt.config import job_schema
+from psopt.config.torch_options import OPTIMIZERS, SCHEDULERS
+from tests.training import ROOT
+
+SCHEMA = ROOT / "psopt" / "config" / "job.schema.json"
+CONFIGS = sorted((ROOT / "configs").glob("**/*.yaml"))
+SECTIONS = ("OptimizerConfig", "SchedulerConfig")
+MODELINE = "# yaml-language-server: $schema="
+
+
+def without_torch(text: str) -> str:
+    """The schema with the names that depend on the version of torch left out."""
+    schema = json.loads(text)
+    for section in SECTIONS:
+        schema["$defs"][section]["properties"]["name"]["enum"] = "names of torch"
+    return json.dumps(schema, indent=2)
+
+
+def test_shipped_schema_is_up_to_date() -> None:
+    """`make schema` writes it."""
+    shipped = SCHEMA.read_text(encoding="utf-8")
+    assert without_torch(shipped) == without_torch(job_schema(job.Job))
+    enums = [json.loads(shipped)["$defs"][s]["properties"]["name"]["enum"] for s in SECTIONS]
+    assert {"SGD", "Adam"} <= set(enums[0]) & set(OPTIMIZERS)
+    assert {"StepLR"} <= set(enums[1]) & set(SCHEDULERS)
+
+
+def test_there_are_configs() -> None:
+    assert len(CONFIGS) >= 3
+
+
+@pytest.fixture(params=CONFIGS, ids=lambda path: path.name)
+def path(request: pytest.FixtureRequest) -> Path:
+    return Path(request.param)
+
+
+def test_config_is_valid(path: Path) -> None:
+    config = job.load(path)
+    assert config.name.replace("-", "_") == path.stem
+
+
+def test_config_names_the_schema(path: Path) -> None:
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith(MODELINE)
+    assert (path.parent / first.removeprefix(MODELINE)).resolve() == SCHEMA
+
+
+def test_keys_of_config_are_in_the_schema(path: Path) -> None:
+    """What an editor completes is what the file says."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    for key, value in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        assert key in schema["properties"]
+        if key == "scheme":
+            mapping = schema["properties"]["scheme"]["discriminator"]["mapping"]
+            definition = schema["$defs"][mapping[value["name"]].rpartition("/")[2]]
+            assert set(value) <= set(definition["properties"])
