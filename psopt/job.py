@@ -163,12 +163,12 @@ def check(parts: Parts) -> None:
 
 
 def check_checkpoint(parts: Parts, tree: Mapping[str, Any]) -> None:
-    """Look whether a run can go on from a checkpoint.
+    """Look whether a run can go on from a checkpoint; ``parts`` stay as they are.
 
     Raises:
         ValueError: it is of another model, optimizer or batch plan.
     """
-    parts.model.load_named(tree["parameters"], tree["buffers"])
+    parts.model.check_named(tree["parameters"], tree["buffers"])
     parts.optimizer(parts.model).load(tree["optimizer"])
     parts.tickets().restore(tree["tickets"])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from psopt import job
-from psopt.config import ConfigError, JobConfig, canonical_json
+from psopt.config import TRIED, ConfigError, JobConfig, canonical_json
 from psopt.record import CheckpointError, CheckpointStore, NotARun, RunDirectory, RunExists, Tree
 from psopt.schemes.base import Scheme
 
@@ -131,5 +131,5 @@ class Prepared:
 
 def unpacked_config(packed: str) -> JobConfig[Scheme]:
     """The job that rank 0 has packed."""
-    config: JobConfig[Scheme] = job.Job.model_validate_json(packed)
+    config: JobConfig[Scheme] = job.Job.model_validate_json(packed, context=TRIED)
     return config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from psopt.config.dump import canonical_json, dump_job
 from psopt.config.jsonschema import job_schema
 from psopt.config.loader import Check, load_job
-from psopt.config.optimizers import GroupConfig, OptimizerConfig, SchedulerConfig
+from psopt.config.optimizers import TRIED, GroupConfig, OptimizerConfig, SchedulerConfig
 from psopt.config.problems import ConfigError, Located, Place, Problem, SectionError
 from psopt.config.schema import (
     CheckpointConfig,
@@ -26,6 +26,7 @@ from psopt.config.values import ByteCount, Duration, FiniteFloat, ImportPath, Jo
 
 __all__ = [
     "STRICT",
+    "TRIED",
     "ByteCount",
     "Check",
     "CheckpointConfig",

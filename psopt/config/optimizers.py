@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self, TypeVar
 
-from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from psopt.config import torch_options
 from psopt.config.problems import Path, Problem, SectionError
@@ -15,6 +22,15 @@ from psopt.config.torch_options import OPTIMIZERS, SCHEDULERS, Refusal
 from psopt.config.values import FiniteFloat
 
 SectionT = TypeVar("SectionT", bound=Section)
+
+TRIED = {"tried": True}
+"""Validation context of a job that another rank has tried on torch: a first optimizer costs a process
+seconds of imports, and a worker may never need one."""
+
+
+def was_tried(info: ValidationInfo) -> bool:
+    """True when the job need not be tried on torch again."""
+    return info.context is not None and bool(info.context.get("tried"))
 
 
 class GroupConfig(Section):
@@ -49,7 +65,9 @@ class OptimizerConfig(Section):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _torch_takes_it(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _torch_takes_it(
+        cls, values: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
         if not isinstance(values, dict):
             return handler(values)
         torch_class, problems = _class("optimizer", values, OPTIMIZERS)
@@ -65,7 +83,8 @@ class OptimizerConfig(Section):
                         values["groups"][i] = checked[0]
                         problems += checked[1]
         section = _finished(values, handler, problems)
-        section._try_on_torch()
+        if not was_tried(info):
+            section._try_on_torch()
         return section
 
     def _try_on_torch(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
-from psopt.config.optimizers import OptimizerConfig, SchedulerConfig
+from psopt.config.optimizers import OptimizerConfig, SchedulerConfig, was_tried
 from psopt.config.problems import Problem, SectionError
 from psopt.config.section import Section, only_one
 from psopt.config.values import ByteCount, Duration, FiniteFloat, ImportPath, JobName
@@ -265,8 +265,10 @@ class JobConfig(Section, Generic[SchemeT]):
     )
 
     @model_validator(mode="after")
-    def _schedule_fits_optimizer(self) -> Self:
-        problems = [] if self.scheduler is None else self.scheduler.check_on(self.optimizer)
+    def _schedule_fits_optimizer(self, info: ValidationInfo) -> Self:
+        if self.scheduler is None or was_tried(info):
+            return self
+        problems = self.scheduler.check_on(self.optimizer)
         if problems:
             raise SectionError([Problem(("scheduler",), problem.message) for problem in problems])
         return self

@@ -22,7 +22,7 @@ model is made (``signature`` covers them) and never travel.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -162,6 +162,19 @@ class FlatModel:
         Raises:
             ValueError: a name is missing or unknown, or a shape differs; nothing is set then.
         """
+        mine = self.check_named(parameters, buffers)
+        with torch.no_grad():
+            for name, value in {**parameters, **buffers}.items():
+                mine[name].copy_(value)
+
+    def check_named(
+        self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """This model's tensors by name, when those of a checkpoint fit them.
+
+        Raises:
+            ValueError: a name is missing or unknown, or a shape differs.
+        """
         mine = {**self.named_parameters(), **self.named_buffers()}
         given = {**parameters, **buffers}
         if mine.keys() != given.keys():
@@ -173,9 +186,7 @@ class FlatModel:
                     f"the checkpoint is of another model: {name} has shape {tuple(value.shape)} "
                     f"there and {tuple(mine[name].shape)} here"
                 )
-        with torch.no_grad():
-            for name, value in given.items():
-                mine[name].copy_(value)
+        return mine
 
     def signature(self) -> str:
         """Digest of names, shapes and dtypes, and of the values that never travel, as they were made."""

@@ -11,6 +11,7 @@ from psopt.study.speedup import Study
 from psopt.study.table import draw, page
 from psopt.study.trial import Setting
 
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 QUICK = Study(
     Setting("sample", "softmax", 16, target=0.8, cap=300, test_rows=200, every=8),
     workers=(1, 4),
@@ -40,6 +41,21 @@ def make(study: Study, out: Path, jobs: int) -> str:
     write_atomic(out / "speedup.md", text)
     draw(study, ledger.results, out / "speedup")
     return text
+
+
+def insert(document: Path, text: str, plot: Path) -> None:
+    """Put a study's page between the marks of ``document``, and its plot beside that.
+
+    Raises:
+        ValueError: the document lacks a mark.
+    """
+    old = document.read_text(encoding="utf-8")
+    head, begin, rest = old.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{document}: lacks the line {BEGIN} or {END}")
+    write_atomic(document, f"{head}{begin}\n{text}{end}{tail}")
+    write_atomic(document.with_name(plot.name), plot.read_bytes())
 
 
 def cost_line(study: Study) -> str:

@@ -3,9 +3,9 @@
 Planning is a function of the results so far: ``orders`` says which runs come next, and nothing when
 the study is complete. So an interrupted study goes on from its file of results.
 
-The search climbs a grid of powers of two with the first seed. It starts at the best rate of half as
-many workers; a rate is the best when both of its neighbours are worse. Runs at other rates end when
-they are slower than the best one so far.
+The search climbs a grid of powers of two with the first seed. It starts near the best rate of half
+as many workers; a rate is the best when both of its neighbours are worse. Runs at other rates end
+when they are slower than the best one so far, or much slower than half as many workers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from psopt.study.trial import Outcome, Results, Setting, Trial
 
 SCHEMES = ("bsp", "asp", "wasp")
+_FALLS = {"asp": 1}  # powers by which the best rate falls with twice as many workers
+_SLACK = 1.25
 
 
 @dataclass(frozen=True)
@@ -132,23 +134,46 @@ def _searched(study: Study, results: Results, cell: Cell) -> tuple[int | None, l
     tried = {p: results[cell.trial(p, seed)] for p in grid if cell.trial(p, seed) in results}
     if not tried:
         start = _start(study, results, cell)
-        return None, [] if start is None else [Order(cell.trial(start, seed))]
+        return None, [] if start is None else [_first(study, results, cell, start)]
     best = min(tried, key=lambda power: _rank(power, tried[power]))
     near = (best - 1,) if tried[best].lost else (best - 1, best + 1)
     missing = [power for power in near if power in grid and power not in tried]
     if not missing:
         return best, []
-    return None, [Order(cell.trial(missing[0], seed), tried[best].seconds)]
+    found = tried[best]
+    bound = found.bound if found.seconds is None else found.seconds
+    return None, [Order(cell.trial(missing[0], seed), bound)]
 
 
 def _start(study: Study, results: Results, cell: Cell) -> int | None:
-    """Where a search begins: at the best rate of equal workers, or of half as many of them."""
+    """Where a search begins: at the best rate of equal workers, or near that of half as many of them."""
     if cell.straggling:
         return _searched(study, results, Cell(cell.scheme, cell.workers, False))[0]
+    before = _half(study, cell)
+    if before is None:
+        return study.first
+    power = _searched(study, results, before)[0]
+    return None if power is None else max(study.lowest, power - _FALLS.get(cell.scheme, 0))
+
+
+def _first(study: Study, results: Results, cell: Cell, start: int) -> Order:
+    """The first run of a search; it may be a little slower than half as many workers were."""
+    trial, before = cell.trial(start, study.seeds[0]), _half(study, cell)
+    power = None if before is None else _searched(study, results, before)[0]
+    if before is None or power is None:
+        return Order(trial)
+    found = results.get(before.trial(power, study.seeds[0]))
+    if found is None or found.seconds is None:
+        return Order(trial)
+    return Order(trial, _SLACK * found.seconds)
+
+
+def _half(study: Study, cell: Cell) -> Cell | None:
+    """The place of the next smaller number of workers, if there is one."""
     before = study.workers.index(cell.workers) - 1
     if before < 0:
-        return study.first
-    return _searched(study, results, Cell(cell.scheme, study.workers[before], False))[0]
+        return None
+    return Cell(cell.scheme, study.workers[before], cell.straggling)
 
 
 def _rank(power: int, outcome: Outcome) -> tuple[int, float]:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from pydantic import ValidationError
@@ -309,3 +312,14 @@ def test_trials_leave_no_trace() -> None:
     before = torch.random.get_rng_state()
     OptimizerConfig(name="Adam", lr=0.1)
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_job_that_was_tried_is_not_tried_again() -> None:
+    text = '{"name": "SGD", "lr": 0.1, "momentum": 0.9}'
+    program = (
+        "import sys; from psopt.config import TRIED, OptimizerConfig; "
+        f"made = OptimizerConfig.model_validate_json('{text}', context=TRIED); "
+        "assert made.options == {'lr': 0.1, 'momentum': 0.9}; "
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
+from psopt.config.schema import ComputeConfig
 from psopt.crew.virtual import ComputeTimes, Network, distribution
 
 
@@ -25,6 +27,13 @@ def test_mean_and_spread(name: str, sigma: float, deviation: float) -> None:
     assert seconds.mean() == pytest.approx(0.04, rel=0.02)
     assert seconds.std() == pytest.approx(0.04 * deviation, rel=0.05, abs=1e-15)
     assert (seconds >= 0).all()
+
+
+def test_a_uniform_time_is_never_negative() -> None:
+    ComputeConfig(distribution="uniform", sigma=1.0)
+    ComputeConfig(distribution="lognormal", sigma=1.5)
+    with pytest.raises(ValidationError, match="sigma above 1 would be negative at times"):
+        ComputeConfig(distribution="uniform", sigma=1.5)
 
 
 def times(seed: int = 1, name: str = "lognormal", **stragglers: float) -> ComputeTimes:

@@ -22,6 +22,8 @@ from tests.mpi.faulty import EVENT
 from tests.training import ROOT, job_file, tiny
 
 MARK = "PSOPT_TEST_JOB"
+TIMES = "PSOPT_TEST_TIMES"
+"""Names a file that gets a line for each failure: how long the job took to end."""
 HOST = socket.gethostname()
 START = 120.0
 """Seconds that a job has to come to what a test waits for, on a host that does other things too."""
@@ -145,15 +147,16 @@ class Running:
         """
         seconds = START if since is None else max(0.1, since + FAST - time.time())
         self._wait(lambda: self.process.poll() is not None, seconds, "its end")
-        ended = time.time()
         self._wait(lambda: not self._left(), 3.0, "the end of all its processes")
+        status = int(self.process.returncode)
         if since is not None:
-            words = " ".join(self._argv[:8])
-            print(f"ended {ended - since:.2f} s after the event, status {self.process.returncode}")
-            with Path(os.environ.get("PSOPT_TEST_TIMES", os.devnull)).open("a") as times:
-                test = os.environ.get("PYTEST_CURRENT_TEST", words)
-                times.write(f"{ended - since:5.2f} s  status {self.process.returncode:4}  {test}\n")
-        return int(self.process.returncode)
+            took = time.time() - since
+            assert took < FAST, self.said
+            with Path(os.environ.get(TIMES, os.devnull)).open("a") as times:
+                times.write(
+                    f"{took:5.2f} s  status {status:4}  {os.environ['PYTEST_CURRENT_TEST']}\n"
+                )
+        return status
 
     def _wait(self, done: Callable[[], bool], seconds: float, what: str) -> None:
         end = time.monotonic() + seconds

@@ -92,6 +92,34 @@ def test_a_search_gives_up_on_what_is_slower() -> None:
     assert [(o.trial.power, o.bound) for o in at_one[1:3]] == [(-4, 10.1), (-2, 10.1)]
 
 
+def test_a_search_starts_where_half_as_many_workers_ended() -> None:
+    _, made = complete(STUDY)
+    starts: dict[str, Order] = {}
+    for order in made:
+        if order.trial.workers == 4 and not order.trial.straggling:
+            starts.setdefault(order.trial.scheme, order)
+    assert {name: order.trial.power for name, order in starts.items()} == {
+        "bsp": -3,
+        "asp": -5,
+        "wasp": -3,
+    }
+    assert starts["bsp"].bound == pytest.approx(1.25 * 10.1 / 2)
+
+
+def test_more_workers_that_are_much_slower() -> None:
+    """The first run gives up; the best rate is then that of the best accuracy, and is run to its end."""
+
+    def worse(trial: Trial) -> Outcome:
+        outcome = formula(trial)
+        off = abs(trial.power - best_power(trial))
+        return replace(outcome, seconds=10.0 * trial.workers + off, accuracy=0.98 - 0.01 * off)
+
+    results, _ = complete(STUDY, worse)
+    cell = Cell("bsp", 4, False)
+    assert chosen(STUDY, results, cell) == -3
+    assert [results[cell.trial(-3, seed)].seconds for seed in STUDY.seeds] == [40.0] * 3
+
+
 def test_no_run_is_made_twice_for_the_same_reason() -> None:
     _, made = complete(STUDY)
     assert len(set(made)) == len(made)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from psopt.study.ledger import Ledger, OtherStudy, complete, describe
-from psopt.study.main import QUICK, make
+from psopt.study.main import BEGIN, END, QUICK, insert, make
 from psopt.study.trial import Outcome, Setting, Trial, run_trial
 from tests.study.test_speedup import DIVERGED, GOOD
 
@@ -111,3 +111,22 @@ def test_a_whole_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     ledger = Ledger(tmp_path / "results.jsonl", QUICK.setting)
     complete(QUICK, ledger, 1, refuse)  # nothing is left to do
     ledger.close()
+
+
+def test_page_goes_into_a_document(tmp_path: Path) -> None:
+    document, plot = tmp_path / "docs" / "page.md", tmp_path / "speedup.png"
+    document.parent.mkdir()
+    plot.write_bytes(b"plot")
+    document.write_text(f"# Title\n{BEGIN}\nold\n{END}\nend\n", encoding="utf-8")
+    for text in ("first\n", "second\n"):
+        insert(document, text, plot)
+    expected = f"# Title\n{BEGIN}\nsecond\n{END}\nend\n"
+    assert document.read_text(encoding="utf-8") == expected
+    assert (tmp_path / "docs" / "speedup.png").read_bytes() == b"plot"
+
+
+def test_a_document_without_marks(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text("# Title\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="lacks the line"):
+        insert(document, "text\n", tmp_path / "speedup.png")
