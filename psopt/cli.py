@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -284,4 +285,10 @@ def _say(problem: str) -> int:
 
 
 def _refuse(problem: str) -> NoReturn:
-    raise typer.Exit(_say(problem))
+    """End with what is wrong. Of several ranks the first says it, and Open MPI ends all with one."""
+    from psopt.launch.mpirun import is_first
+
+    status = _say(problem)
+    if not is_first(os.environ):
+        time.sleep(3.0)  # for the first to be heard
+    raise typer.Exit(status)

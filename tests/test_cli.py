@@ -10,39 +10,14 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from typer.testing import CliRunner
 
 from psopt import __version__, job
-from psopt.cli import app
 from psopt.data.importers import IMPORTERS
 from psopt.record import read_metrics
+from tests.commands import call, no_rank, refused
 from tests.training import ROOT, configured, fresh_module, job_file, psopt, tiny
 
-RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID")
-
-
-@pytest.fixture(autouse=True)
-def _no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests may run inside of a batch job."""
-    for variable in RANK_VARIABLES:
-        monkeypatch.delenv(variable, raising=False)
-
-
-def call(*arguments: object) -> tuple[int, str, str]:
-    """Exit status, standard output, standard error."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
-
-
-def refused(*arguments: object) -> str:
-    """What is said on standard error by a command that is refused."""
-    status, out, err = call(*arguments)
-    assert status == 2, err
-    assert out == ""
-    assert "Traceback" not in err
-    return err
+__all__ = ["no_rank"]
 
 
 def test_version_and_help() -> None:
@@ -120,12 +95,6 @@ def test_run_refuses_what_does_not_fit(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("run*"))
 
 
-def test_resume_refuses_what_is_no_run(tmp_path: Path) -> None:
-    for options in ([], ["-n", 3], ["--simulate"]):
-        assert "no such directory" in refused("run", "--resume", tmp_path / "none", *options)
-        assert "not a run directory" in refused("run", "--resume", tmp_path, *options)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -180,99 +149,6 @@ def test_diverged_run_has_a_status_of_its_own(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["status"] == "diverged"
     assert "gradient not finite" in summary["reason"]
-
-
-def sha(run: Path) -> str:
-    text: str = json.loads((run / "summary.json").read_text())["parameters_sha256"]
-    return text
-
-
-def test_simulated_run_resumes_as_one(tmp_path: Path) -> None:
-    """`--resume` alone goes on with the virtual cluster."""
-    checkpoint = {"every_steps": 2, "keep": 9}
-    path = job_file(
-        tmp_path, tiny(tmp_path), checkpoint=checkpoint, train={"epochs": 4, "batch_size": 4}
-    )
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    assert call("run", path, "--simulate", "--out", whole)[0] == 0
-    first = ("run", path, "--simulate", "--out", run, "--set", "stop.steps=5")
-    assert call(*first)[0] == 0
-    assert sha(run) != sha(whole)
-    status, text, _ = call("run", "--resume", run, "--set", "stop.steps=null")
-    assert status == 0
-    assert "resumed at step 5" in text
-    assert sha(run) == sha(whole)
-    summary = json.loads((run / "summary.json").read_text())
-    assert (summary["crew"], summary["attempts"], summary["samples"]) == ("simulated", 2, 80)
-    steps = [row["step"] for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "step"]
-    assert steps == list(range(1, 13))
-
-
-def test_resume_past_a_truncated_checkpoint(tmp_path: Path) -> None:
-    checkpoint = {"every_steps": 1, "keep": 9}
-    path, run = job_file(tmp_path, tiny(tmp_path), checkpoint=checkpoint), tmp_path / "run"
-    assert call("run", path, "--simulate", "--out", run)[0] == 0
-    expected = sha(run)
-    newest = sorted((run / "checkpoints").iterdir())[-1]
-    newest.write_bytes(newest.read_bytes()[:5000])
-    done = psopt("run", "--resume", run)
-    assert done.returncode == 0, done.stderr
-    assert f"{newest}: truncated or damaged" in done.stderr
-    assert "it is skipped" in done.stderr
-    assert "resumed at step 5" in done.stdout
-    assert sha(run) == expected
-
-
-def test_resume_without_a_checkpoint_begins_again(tmp_path: Path) -> None:
-    path, run = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
-    assert call("run", path, "--simulate", "--out", run)[0] == 0
-    expected = sha(run)
-    for checkpoint in (run / "checkpoints").iterdir():
-        checkpoint.unlink()
-    status, text, _ = call("run", "--resume", run)
-    assert status == 0
-    assert "no checkpoint to resume from" in text
-    assert sha(run) == expected
-    steps = [row["step"] for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "step"]
-    assert steps == list(range(1, 7))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("train.batch_size=2", "batch_size 4, this one has 2"),
-        ("seed=9", "seed 1, this one has 9"),
-        ("model.name=mlp", "another model"),
-        ("optimizer.lr=0.5", "optimizer and the schedule of its checkpoint"),
-    ],
-)
-def test_resume_refuses_another_job_and_leaves_the_run_alone(
-    change: str, message: str, tmp_path: Path
-) -> None:
-    path, run = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
-    assert call("run", path, "--simulate", "--out", run)[0] == 0
-    before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
-    assert message in refused("run", "--resume", run, "--set", change)
-    assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
-    assert call("run", "--resume", run)[0] == 0
-
-
-def test_full_disk_is_loud_and_training_goes_on(tmp_path: Path) -> None:
-    """A limit on the size of files: room for everything but a checkpoint."""
-    model = {"name": "mlp", "kwargs": {"hidden": [200, 100]}}
-    path, run = job_file(tmp_path, tiny(tmp_path), model=model), tmp_path / "run"
-    limited = tmp_path / "limited"
-    limited.mkdir()
-    (limited / "sitecustomize.py").write_text(
-        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
-    )
-    done = psopt("run", path, "--simulate", "--out", run, PYTHONPATH=str(limited))
-    assert done.returncode == 0, done.stderr
-    assert "warning: checkpoint at step 6 failed" in done.stdout
-    assert "File too large" in done.stdout
-    assert "completed (epochs): 6 steps" in done.stdout
-    assert "checkpoint at step 6 failed" in (run / "log.txt").read_text()
-    assert list((run / "checkpoints").iterdir()) == []
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from multiprocessing import get_context
 from pathlib import Path
@@ -59,32 +60,35 @@ class Ledger:
         self._writer.close()
 
 
-def complete(study: Study, ledger: Ledger, jobs: int, say: Callable[[str], None] = print) -> None:
-    """Make all runs that the study lacks, ``jobs`` at a time.
+def complete(
+    study: Study,
+    ledger: Ledger,
+    pool: ProcessPoolExecutor,
+    jobs: int,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Make all runs that the study lacks.
 
     Args:
         study: what is to be found out.
         ledger: results so far; grows.
-        jobs: worker processes, one thread each.
+        pool: processes that make the runs.
+        jobs: runs at a time.
         say: is told of every result.
     """
     running: dict[Future[Outcome], Order] = {}
-    pool = processes(jobs)
-    try:
-        while True:
-            under_way = {order.trial for order in running.values()}
-            for order in orders(study, ledger.results):
-                if len(running) < jobs and order.trial not in under_way:
-                    future = pool.submit(run_trial, study.setting, order.trial, order.bound)
-                    running[future] = order
-            if not running:
-                return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                trial, outcome = running.pop(future).trial, future.result()
-                ledger.add(trial, outcome)
-                say(describe(trial, outcome))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    while True:
+        under_way = {order.trial for order in running.values()}
+        for order in orders(study, ledger.results):
+            if len(running) < jobs and order.trial not in under_way:
+                future = pool.submit(run_trial, study.setting, order.trial, order.bound)
+                running[future] = order
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            trial, outcome = running.pop(future).trial, future.result()
+            ledger.add(trial, outcome)
+            say(describe(trial, outcome))
 
 
 def describe(trial: Trial, outcome: Outcome) -> str:
@@ -98,9 +102,14 @@ def describe(trial: Trial, outcome: Outcome) -> str:
     )
 
 
-def processes(count: int) -> ProcessPoolExecutor:
-    """Processes that compute with one thread each."""
-    return ProcessPoolExecutor(count, get_context("spawn"), initializer=_set_up)
+@contextmanager
+def processes(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that compute with one thread each; what has not begun at the end is left."""
+    pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_set_up)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _set_up() -> None:

@@ -41,7 +41,7 @@ class Study:
     lowest: int = -12
     highest: int = 3
     duel: int = 32
-    patience: float = 3.0
+    patience: float = 1.5
 
 
 @dataclass(frozen=True)

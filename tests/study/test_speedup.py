@@ -167,7 +167,7 @@ def test_rate_where_asp_diverges() -> None:
     # wasp's best is 2^-3 and asp is lost from 2^-3 on with 4 workers (its best is 2^-5).
     assert rate_where_asp_diverges(STUDY, results) == -3
     asked = [o for o in made if o.trial == Trial("asp", 4, False, -3, 3)]
-    assert [order.bound for order in asked] == [pytest.approx(3 * (10 + 0.3) / 4)]
+    assert [order.bound for order in asked] == [pytest.approx(1.5 * (10 + 0.3) / 4)]
 
 
 def test_no_rate_where_asp_diverges() -> None:
