@@ -1,15 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from tests.threads import one_thread
 
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Small tensors gain nothing from threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+__all__ = ["one_thread"]
