@@ -19,7 +19,7 @@ from psopt.crew.base import Gradient, Peers, Result, Tally, Task, Ticket, Vector
 from psopt.crew.mpi import World
 from psopt.crew.mpi_crew import MpiCrew
 from psopt.crew.mpi_link import MpiLink
-from psopt.crew.process import fine_timers
+from psopt.crew.process import fine_timers, keep_memory
 from psopt.crew.wire import Wire
 from psopt.replica.spans import SpanLog
 
@@ -83,6 +83,7 @@ def _steps(crew: MpiCrew, parameters: Vectors, steps: int) -> Iterator[float]:
 def main(elements: int, steps: int) -> None:
     """One of the two ranks."""
     fine_timers()
+    keep_memory()
     world = World()
     if world.rank == 0:
         print(json.dumps(measure(world, elements, steps)), flush=True)

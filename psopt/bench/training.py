@@ -32,10 +32,13 @@ class Figures:
 
     Attributes:
         computing: share of the wall time that workers spend in forward and backward passes.
+        allowed: what that share would be if a barrier alone came between the same passes: two
+            workers are never equally fast, and each round lasts as long as the slower one's pass.
         speed: samples a second over those of DDP.
     """
 
     computing: float
+    allowed: float
     speed: float
 
 
@@ -44,37 +47,44 @@ def compare(runs: int, epochs: int, workers: int = 2) -> Figures:
     with tempfile.TemporaryDirectory(prefix="psopt-bench-") as folder:
         path = Path(folder) / "job.yaml"
         path.write_text(JOB.replace("EPOCHS", str(epochs)))
-        ours, theirs, computing = [], [], []
+        ratios, computing, allowed = [], [], []
         for number in range(runs):
-            speed, share = _psopt(path, Path(folder) / f"run{number}", workers)
-            ours.append(speed)
+            ours, share, most = _psopt(path, Path(folder) / f"run{number}", workers)
+            theirs = _ddp(path, workers)
+            ratios.append(ours / theirs)
             computing.append(share)
-            theirs.append(_ddp(path, workers))
-            print(f"  psopt {ours[-1]:,.0f} samples/s, DDP {theirs[-1]:,.0f}", flush=True)
-    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
-    return Figures(median(computing), median(ratios))
+            allowed.append(most)
+            print(
+                f"  psopt {ours:,.0f} samples/s, computing {share:.3f} of the time "
+                f"(a barrier alone allows {most:.3f}); DDP {theirs:,.0f} samples/s",
+                flush=True,
+            )
+    return Figures(median(computing), median(allowed), median(ratios))
 
 
-def _psopt(path: Path, out: Path, workers: int) -> tuple[float, float]:
-    """(samples a second after the warm-up, computing share)."""
+def _psopt(path: Path, out: Path, workers: int) -> tuple[float, float, float]:
+    """(samples a second after the warm-up, computing share, share that a barrier alone allows)."""
     command = ["run", str(path), "-n", str(workers + 1), "--out", str(out)]
     subprocess.run([sys.executable, "-m", "psopt", *command], check=True, capture_output=True)
     run = RunDirectory.open(out)
     steps = [row for row in read_metrics(run.metrics_path) if row["kind"] == "step"]
     first, last = steps[WARM_UP], steps[-1]
     speed = (last["samples"] - first["samples"]) / (last["seconds"] - first["seconds"])
-    return speed, _computing_share(run, workers)
+    return speed, *_computing_share(run, workers)
 
 
-def _computing_share(run: RunDirectory, workers: int) -> float:
-    """Share of the time of the rounds after the warm-up that the workers compute gradients."""
+def _computing_share(run: RunDirectory, workers: int) -> tuple[float, float]:
+    """Share of the rounds' time, after the warm-up, in gradients; and what a barrier alone allows."""
     spans = [event for event in read_timeline(run.timeline_path) if event["ph"] == "X"]
-    shares = []
-    for rank in range(1, workers + 1):
-        mine = [s for s in spans if s["tid"] == rank and s["name"] == "compute"][WARM_UP:]
-        start, end = mine[0]["ts"], mine[-1]["ts"] + mine[-1]["dur"]
-        shares.append(sum(span["dur"] for span in mine) / (end - start))
-    return float(sum(shares) / len(shares))
+    passes = [
+        [s for s in spans if s["tid"] == rank and s["name"] == "compute"][WARM_UP:]
+        for rank in range(1, workers + 1)
+    ]
+    busy = [sum(span["dur"] for span in mine) for mine in passes]
+    wall = [mine[-1]["ts"] + mine[-1]["dur"] - mine[0]["ts"] for mine in passes]
+    slowest = sum(max(span["dur"] for span in one) for one in zip(*passes, strict=True))
+    shares = [b / w for b, w in zip(busy, wall, strict=True)]
+    return sum(shares) / workers, sum(busy) / workers / slowest
 
 
 def _ddp(path: Path, workers: int) -> float:

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Protocol
@@ -16,11 +17,18 @@ from psopt.crew.base import WorkerFailed
 from psopt.crew.process import kill_children
 from psopt.crew.supervisor import Notes
 
+_TO_BE_ENDED = 2.0  # seconds in which a dead rank's supervisor names it, and the launcher ends all
+
 
 class Abortable(Protocol):
-    """The part of a world that ends a job."""
+    """The part of a world that ends a job.
+
+    Attributes:
+        failure: what a call raises that another rank's death makes fail.
+    """
 
     rank: int
+    failure: type[Exception]
 
     def abort(self, status: int) -> None: ...
 
@@ -52,6 +60,8 @@ def guarded(
         _no_more_interrupts()
         if os.getpid() != process:
             _end_in_child(error, world.rank, process, notes)
+        if isinstance(error, world.failure):  # the other end is gone: it is to blame, if it can be
+            time.sleep(_TO_BE_ENDED)
         try:
             _say(describe(error, world.rank))
             notes.failed()

@@ -66,10 +66,13 @@ class World:
         share: cores for each worker that has the same cores to itself as this rank; the coordinator
         mostly sleeps.
         ranks: what the wire sends over.
+        failure: raised by a call that MPI cannot complete, as when another rank has died.
 
     Raises:
         WorldError: the launcher started several processes, but MPI sees one.
     """
+
+    failure: type[Exception] = MPI.Exception
 
     def __init__(self) -> None:
         self._comm = MPI.COMM_WORLD.Dup()

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from psopt.crew.base import Peers, Result, Task, Vectors, sum_in_order
 from psopt.crew.nap import Nap
-from psopt.crew.wire import Outgoing, Request, Tag, Wire, raw_bytes
+from psopt.crew.wire import Bytes, Outgoing, Request, Tag, Wire, raw_bytes
 from psopt.replica.spans import SpanLog
 
 _SHORT = 1 << 18  # bytes that a worker sends; below it a second exchange costs more than the bytes
@@ -95,6 +95,7 @@ class MpiPeers:
         self.index, self.size = index, size
         self._wire, self._clock = wire, clock
         self._leaving = Outgoing([], [])
+        self._scratch: dict[tuple[int, int, int, torch.dtype], tuple[Tensor, Bytes]] = {}
 
     def finish(self) -> None:
         """Returns when the rows of earlier sums may change."""
@@ -131,10 +132,10 @@ class MpiPeers:
             if peer == self.index:
                 arrived += [row[segment] for row in rows]
                 continue
-            scratch = torch.empty((counts[peer], mine.numel()), dtype=mine.dtype)
-            arrived += list(scratch)
-            for place in scratch:
-                requests += self._wire.start_receive(peer + 1, Tag.PIECE, raw_bytes(place))
+            for slot in range(counts[peer]):
+                place, memory = self._place((peer, slot), mine)
+                arrived.append(place)
+                requests += self._wire.start_receive(peer + 1, Tag.PIECE, memory)
             for row in rows:
                 leaving.memory.append(row[segment])
                 leaving.requests += self._wire.start_send(
@@ -142,6 +143,14 @@ class MpiPeers:
                 )
         Outgoing(requests, arrived).wait()
         return arrived
+
+    def _place(self, sender: tuple[int, int], like: Tensor) -> tuple[Tensor, Bytes]:
+        """Where a row of (peer, slot) arrives, and its bytes: the same memory in every round."""
+        key = (*sender, like.numel(), like.dtype)
+        if key not in self._scratch:
+            row = torch.empty_like(like)
+            self._scratch[key] = (row, raw_bytes(row))
+        return self._scratch[key]
 
     def _spread(self, segments: Sequence[slice], mine: Tensor, out: Tensor) -> None:
         """Hand the own segment of ``out`` round and receive the others' in place."""

@@ -1,7 +1,7 @@
 """How a rank waits: a short spin for what is about to come, then naps that grow with the time waited.
 
 Ranks usually outnumber cores on a workstation, and a rank that spins takes a core from one that
-computes. A nap is an eighth of the time waited so far, so waiting costs at most about 12 % more
+computes. A nap is a sixteenth of the time waited so far, so waiting costs at most about 6 % more
 than spinning would, and an idle rank soon wakes two hundred times a second only.
 """
 
@@ -33,4 +33,4 @@ class Nap:
         if waited < _SPIN:
             os.sched_yield()
         else:
-            time.sleep(min(_LONGEST, max(_SHORTEST, waited / 8)))
+            time.sleep(min(_LONGEST, max(_SHORTEST, waited / 16)))

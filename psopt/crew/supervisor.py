@@ -31,6 +31,7 @@ from psopt.crew.process import (
 
 _PATIENCE = 5.0  # seconds for a rank that has failed to come to its end
 _PAUSE = 0.2  # who kills a rank for another one's failure reaches its supervisor within this time
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _RANK, _FAILED, _FINISHED = b"r", b"x", b"f"
 
 
@@ -69,13 +70,15 @@ def supervise() -> Notes:
             stream.flush()
     words, notes = os.pipe()
     parent = os.getpid()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until there is a handler for them
     child = os.fork()
     if not child:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(words)
         die_with_parent(parent)
         return Notes(notes)
     os.close(notes)
-    os._exit(_Supervisor(child, words).watch())
+    os._exit(_Supervisor(child, words).watch(mask))
 
 
 class _Supervisor:
@@ -95,15 +98,16 @@ class _Supervisor:
         self._parent = os.getppid()
         self._bell, self._rope = os.pipe()
 
-    def watch(self) -> int:
-        """Wait until the rank has ended; this process's exit status."""
+    def watch(self, mask: set[int]) -> int:
+        """Wait until the rank has ended; this process's exit status. ``mask``: signals to block."""
         adopt_orphans()
         os.set_blocking(self._rope, False)
         os.set_blocking(self._words, False)
         signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (*_ENDING, signal.SIGUSR1, signal.SIGUSR2):
+        for number in _PASSED_ON:
             signal.signal(number, self._pass_on)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal_at_parents_death(signal.SIGHUP)
         while (status := self._reap()) is None:
             if self._deadline is not None and time.monotonic() > self._deadline:
@@ -172,9 +176,6 @@ class _Supervisor:
             return f"a rank on {socket.gethostname()}, process {self._process},"
         role = {"0": "coordinator"}.get(self._rank, f"worker {int(self._rank) - 1}")
         return f"rank {self._rank} ({role}) on {socket.gethostname()}, process {self._process},"
-
-
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _how(code: int) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from psopt.data.plan import Ticket
@@ -180,13 +181,11 @@ def sum_in_order(rows: Sequence[Tensor], out: Tensor) -> None:
     on alignment. Counters (integer vectors) are not summed: the furthest one counts, once for all
     workers.
     """
-    if out is not rows[0]:
+    if len(rows) == 1 and out is not rows[0]:
         out.copy_(rows[0])
+    total = rows[0]
     for row in rows[1:]:
-        if out.is_floating_point():
-            out.add_(row)
-        else:
-            out.copy_(out.maximum(row))
+        total = (torch.add if out.is_floating_point() else torch.maximum)(total, row, out=out)
 
 
 def deal(items: int, workers: int) -> list[range]:

@@ -24,7 +24,7 @@ from psopt.crew.base import Gradient, Rounds, Tally, Ticket, deal
 from psopt.optim.finite import is_finite
 from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Update
 
-_SECONDS_A_CHUNK = 1.0
+_SECONDS_A_CHUNK = 2.0
 
 
 @state
@@ -119,7 +119,7 @@ class Bsp(Scheme):
         return self._account(context, planned, rounds, before, start)
 
     def _plan(self, context: Context, state: BspState, limit: Limit) -> list[tuple[Ticket, ...]]:
-        """Tickets of the next rounds: about a second's worth, within ``limit`` and one epoch."""
+        """Tickets of the next rounds: about two seconds' worth, within ``limit`` and one epoch."""
         most = limit.steps
         if state.pace > 0:
             most = min(most, max(1, int(_SECONDS_A_CHUNK / state.pace)))

@@ -42,7 +42,7 @@ class Setting:
 
     data: str
     model: str = "lenet5"
-    batch: int = 16
+    batch: int = 32
     momentum: float = 0.0
     target: float = 0.97
     cap: int = 24_000

@@ -21,6 +21,8 @@ FAILED = f"psopt: rank 2 (worker 1) on {HOST} failed, the job ends: "
 
 
 class World:
+    failure = ConnectionError
+
     def __init__(self, rank: int = 2) -> None:
         self.rank = rank
         self.aborted: list[int] = []
@@ -102,6 +104,27 @@ def test_the_coordinator_is_told_before_the_end() -> None:
     assert world.aborted == [1]
 
 
+def test_a_failed_transfer_first_lets_the_dead_be_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Another rank's death, mostly: this one is ended meanwhile, and has blamed nobody."""
+    world, naps = World(), []
+
+    def sleep(seconds: float) -> None:
+        assert (capfd.readouterr().err, world.aborted) == ("", [])
+        naps.append(seconds)
+
+    def lose() -> int:
+        raise ConnectionError("process_vm_readv failed (errno 3)")
+
+    monkeypatch.setattr("psopt.crew.guard.time.sleep", sleep)
+    with pytest.raises(ConnectionError):
+        guarded(world, lose)
+    assert naps == [2.0]
+    assert "failed, the job ends: ConnectionError: process_vm" in capfd.readouterr().err
+    assert world.aborted == [1]
+
+
 def test_no_interrupt_comes_between() -> None:
     world = World()
 
@@ -117,7 +140,7 @@ CHILD = """
 import os, sys, time
 from psopt.crew.guard import guarded
 class World:
-    rank = 2
+    rank, failure = 2, ConnectionError
     def abort(self, status):
         print("abort", os.getpid() == rank, flush=True)
 rank = os.getpid()

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -24,14 +25,29 @@ notes.rank(2)
 """
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """A test that fails leaves no process for the next one to stumble over."""
+    yield
+    while STARTED:
+        with STARTED.pop() as process:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
 def start(body: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", START + body],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+    STARTED.append(process)
+    return process
 
 
 def end(body: str) -> tuple[int, str, str]:
@@ -123,7 +139,8 @@ def test_signals_reach_the_rank() -> None:
     body = """
 signal.signal(signal.SIGTERM, lambda *_: (print('had it'), notes.finished(), sys.exit(0)))
 print('ready', flush=True)
-time.sleep(60)
+while True:  # a signal that comes just before a sleep begins is handled at its end
+    time.sleep(0.05)
 """
     process = start(body)
     assert process.stdout is not None
