@@ -15,6 +15,7 @@ import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch.optim import lr_scheduler
 
+from psopt.config.eager_optim import leave_compiler_out, plain_step
 from psopt.config.suggest import unknown
 from psopt.config.wording import Fault, faults, must_be, shown
 
@@ -152,8 +153,10 @@ def try_optimizer(cls: type[Any], options: Mapping[str, Any]) -> torch.optim.Opt
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            leave_compiler_out()
             optimizer: torch.optim.Optimizer = cls([parameter], **options)
-            optimizer.step()
+            with torch.no_grad():
+                plain_step(optimizer)()
     except Exception as error:
         raise Refusal(_refused(cls, error)) from error
     return optimizer

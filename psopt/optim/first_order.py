@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 
 from psopt.config import OptimizerConfig, SchedulerConfig
+from psopt.config.eager_optim import leave_compiler_out, plain_step
 
 ELEMENTWISE = {
     *("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop"),
@@ -64,7 +65,9 @@ class FirstOrder:
             tensors = [flat[first:end].view(shape) for first, end, shape in pieces]
             self._pieces += zip(tensors, pieces, strict=True)
             groups.append({"params": tensors, **options})
+        leave_compiler_out()
         self._optimizer: torch.optim.Optimizer = optimizer.cls(groups, **optimizer.options)
+        self._step = plain_step(self._optimizer)
         self._per_epoch = scheduler is not None and scheduler.per == "epoch"
         self._scheduler = scheduler.cls(self._optimizer, **scheduler.options) if scheduler else None
         self._epoch = 0
@@ -105,13 +108,13 @@ class FirstOrder:
 
     def _step_at(self, rate: float) -> None:
         if rate == 1.0:
-            self._optimizer.step()
+            self._step()
             return
         groups = self._optimizer.param_groups
         rates = [group["lr"] for group in groups]
         for group in groups:
             group["lr"] = group["lr"] * rate
-        self._optimizer.step()
+        self._step()
         for group, lr in zip(groups, rates, strict=True):
             group["lr"] = lr
 

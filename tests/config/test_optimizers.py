@@ -314,6 +314,28 @@ def test_trials_leave_no_trace() -> None:
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+def test_the_compiler_stays_out() -> None:
+    """Its import takes longer than all the rest of a small job; no optimizer or schedule asks for it."""
+    program = """
+import sys, torch
+from psopt.config import OptimizerConfig, SchedulerConfig
+from psopt.config.torch_options import OPTIMIZERS
+from psopt.optim.first_order import FirstOrder
+for name in OPTIMIZERS:
+    flat = torch.zeros(4)
+    made = OptimizerConfig(name=name, lr=0.1)
+    schedule = SchedulerConfig(name="StepLR", step_size=1)
+    first = FirstOrder(flat, {"a": torch.Size([2, 2])}, made, schedule)
+    first.step(torch.ones(4), epoch=0)
+    assert flat.any(), name
+    first.load(first.state())
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    words = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_job_that_was_tried_is_not_tried_again() -> None:
     text = '{"name": "SGD", "lr": 0.1, "momentum": 0.9}'
     program = (
