@@ -6,6 +6,7 @@ diverged.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import sys
@@ -17,8 +18,9 @@ import typer
 from rich.console import Console
 
 from psopt import __version__
+from psopt.cli_data import data_app
 
-EXIT_USAGE = 2
+EXIT_FAILED, EXIT_USAGE = 1, 2
 
 app = typer.Typer(
     add_completion=False,
@@ -26,18 +28,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Train PyTorch models with parallel optimisation methods, as MPI batch jobs.",
 )
-data_app = typer.Typer(no_args_is_help=True, help="Make and look at HDF5 data sets.")
 app.add_typer(data_app, name="data")
 
 ConfigFile = Annotated[Path, typer.Argument(help="A job's YAML file.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as in train.epochs=5."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key with a YAML value, as in train.epochs=5; may be repeated.",
+    ),
 ]
 
 
 def main() -> None:
     """Entry point of the console command and of ``python -m psopt``."""
+    with contextlib.suppress(OSError):  # the directory may be gone
+        sys.path.append(str(Path.cwd()))  # a job's own model or loss may lie where the user stands
     app()
 
 
@@ -54,7 +61,12 @@ def _root(
 def run(
     config: Annotated[Path | None, typer.Argument(help="A job's YAML file.")] = None,
     ranks: Annotated[
-        int | None, typer.Option("-n", min=1, help="MPI ranks: the coordinator and the workers.")
+        int | None,
+        typer.Option(
+            "-n",
+            min=1,
+            help="MPI ranks to start: the coordinator and the workers. Not with --simulate, nor under mpirun or srun.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; runs/NAME-TIME if omitted.")
@@ -126,7 +138,12 @@ def schema() -> None:
 @app.command()
 def report(
     directories: Annotated[list[Path], typer.Argument(help="Run directories.")],
-    out: Annotated[Path | None, typer.Option(help="Where the plots go.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the plots go; the run directory, or the first of several, if omitted."
+        ),
+    ] = None,
     plot_format: Annotated[str, typer.Option("--format", help="png or svg.")] = "png",
 ) -> None:
     """Compare runs: a table, and plots of loss, accuracy, staleness and waiting."""
@@ -163,36 +180,6 @@ def doctor() -> None:
     raise typer.Exit(examine(Console()))
 
 
-@data_app.command("import")
-def data_import(
-    data_format: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="cifar, images, libsvm, mnist or npz.")
-    ],
-    source: Annotated[Path, typer.Argument(help="A directory or file of that format.")],
-    out: Annotated[Path, typer.Argument(help="The HDF5 file to write.")],
-) -> None:
-    """Import a data set into HDF5."""
-    from psopt.data.errors import DataError
-    from psopt.data.importers import import_dataset
-
-    try:
-        print(import_dataset(data_format, source, out))
-    except DataError as error:
-        _refuse(str(error))
-
-
-@data_app.command("info")
-def data_info(path: Annotated[str, typer.Argument(help="An HDF5 file, or `sample`.")]) -> None:
-    """Say what a data set holds."""
-    from psopt.data.errors import DataError
-    from psopt.data.info import info
-
-    try:
-        print(info(path))
-    except DataError as error:
-        _refuse(str(error))
-
-
 def _simulate(request: Any) -> int:
     from psopt.request import Refused
     from psopt.running import simulate
@@ -201,7 +188,11 @@ def _simulate(request: Any) -> int:
         prepared = request.prepare(simulated=True)
     except Refused as error:
         _refuse(str(error))
-    return simulate(prepared)
+    try:
+        return simulate(prepared)
+    except SystemExit as error:  # by a model's or a loss's code
+        print(f"psopt: sys.exit({error.code!r}) before the job was complete", file=sys.stderr)
+        return EXIT_FAILED
 
 
 def _launch(request: Any, ranks: int | None) -> int:
@@ -211,6 +202,7 @@ def _launch(request: Any, ranks: int | None) -> int:
     from psopt.request import Refused
 
     try:
+        request.check_crew(simulated=False)
         request.load()
         ranks = ranks or request.previous_ranks()
         if ranks is None:

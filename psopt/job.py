@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,12 +48,15 @@ def load(path: Path, overrides: Sequence[str] = ()) -> JobConfig[Scheme]:
 
 
 def check_options(config: JobConfig[Scheme]) -> Iterator[Problem]:
-    """Options of models and losses that do not exist."""
-    model, loss = config.model, config.loss
-    for message in check_kwargs(model.name, model.factory, model.kwargs):
-        yield Problem(("model", "kwargs"), message)
-    for message in check_loss_kwargs(loss.name, loss.factory, loss.kwargs):
-        yield Problem(("loss", "kwargs"), message)
+    """Models and losses that cannot be found, and options that they do not have."""
+    for section, check_section in (("model", check_kwargs), ("loss", check_loss_kwargs)):
+        chosen = getattr(config, section)
+        try:
+            problems = check_section(chosen.name, chosen.factory, chosen.kwargs)
+        except ModelError as error:  # there is no such thing
+            yield Problem((section, "factory" if chosen.factory else "name"), str(error))
+        else:
+            yield from (Problem((section, "kwargs"), message) for message in problems)
 
 
 def check_wasp(config: JobConfig[Scheme]) -> Iterator[Problem]:
@@ -120,14 +124,17 @@ def assemble(config: JobConfig[Scheme], device: torch.device | str = "cpu") -> P
         test_limit=config.data.test_limit,
         normalise=config.data.normalise,
     )
-    module = build_model(
-        config.model.name,
-        config.model.factory,
-        config.model.kwargs,
-        input_shape=data.input_shape,
-        outputs=data.outputs,
-        seed=config.seed,
-    )
+    try:
+        module = build_model(
+            config.model.name,
+            config.model.factory,
+            config.model.kwargs,
+            input_shape=data.input_shape,
+            outputs=data.outputs,
+            seed=config.seed,
+        )
+    except ModelError as error:
+        raise ModelError(f"{error} (the samples are those of {config.data.path})") from error
     loss = build_loss(config.loss.name, config.loss.factory, config.loss.kwargs)
     return Parts(config, data, FlatModel(module, device), loss)
 
@@ -139,27 +146,53 @@ def check(parts: Parts) -> None:
         DataError, ModelError: with what is wrong and the remedy.
     """
     check_values(parts.data)
-    parts.optimizer(parts.model)
-    x, y = parts.data.train.batch(parts.tickets().plan(0).rows(0)[:2])
-    module = parts.model.module.eval()
     try:
-        with torch.no_grad():
-            output = module(x)
+        parts.optimizer(parts.model)
+    except ValueError as error:
+        name = parts.config.optimizer.name
+        raise ModelError(f"optimizer {name} does not fit the model: {error}") from error
+    plan = parts.tickets().plan(0)
+    for batch in {min(plan.count(batch), 2): batch for batch in (0, len(plan) - 1)}.values():
+        _try_gradient(parts, plan.rows(batch)[:2])
+
+
+def _try_gradient(parts: Parts, rows: Any) -> None:
+    """One gradient on a copy of the model, as a worker computes it.
+
+    Raises:
+        ModelError: it fails, or is none.
+    """
+    x, y = parts.data.train.batch(rows)
+    where = f"{parts.data.path} (x of shape {tuple(x.shape)}, y of shape {tuple(y.shape)})"
+    with torch.random.fork_rng(devices=[]):
+        try:
+            output = copy.deepcopy(parts.model.module).train()(x)
             loss = parts.loss(output, y)
-    except Exception as error:
-        raise ModelError(
-            f"the model or the loss fails on the first samples of {parts.data.path} (x of shape "
-            f"{tuple(x.shape)}, y of shape {tuple(y.shape)}): {type(error).__name__}: {error}"
-        ) from error
-    finally:
-        module.train()
-    if loss.numel() != 1:
-        raise ModelError(f"the loss has shape {tuple(loss.shape)}; it must be the mean, one number")
+            _check_loss(loss)
+            torch.autograd.backward(loss)
+        except ModelError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ModelError(
+                f"the model or the loss fails on the first samples of {where}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
     if y.ndim == 1 and output.ndim == 2 and output.shape[1] < parts.data.outputs:
         raise ModelError(
             f"the model has {output.shape[1]} outputs, but the labels of {parts.data.path} go up to "
             f"{parts.data.outputs - 1}"
         )
+
+
+def _check_loss(loss: Any) -> None:
+    if not isinstance(loss, torch.Tensor):
+        raise ModelError(f"the loss is {type(loss).__name__}; it must be a tensor")
+    if loss.numel() != 1:
+        raise ModelError(f"the loss has shape {tuple(loss.shape)}; it must be the mean, one number")
+    if not loss.is_floating_point():
+        raise ModelError(f"the loss is {loss.dtype}; it must be a real number")
+    if not loss.requires_grad:
+        raise ModelError("the loss does not depend on any parameter that is trained")
 
 
 def check_checkpoint(parts: Parts, tree: Mapping[str, Any]) -> None:
@@ -168,6 +201,13 @@ def check_checkpoint(parts: Parts, tree: Mapping[str, Any]) -> None:
     Raises:
         ValueError: it is of another model, optimizer or batch plan.
     """
+    scheme = parts.config.scheme
+    for name, value in tree["scheme"].items():
+        if getattr(scheme, name, None) not in (None, value):
+            raise ValueError(
+                f"scheme.{name} was fixed at {value} when the run was started; leave it as it was, "
+                "or start a new run"
+            )
     parts.model.check_named(tree["parameters"], tree["buffers"])
     parts.optimizer(parts.model).load(tree["optimizer"])
     parts.tickets().restore(tree["tickets"])

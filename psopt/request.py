@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from psopt import job
 from psopt.config import TRIED, ConfigError, JobConfig, canonical_json
-from psopt.record import CheckpointError, CheckpointStore, NotARun, RunDirectory, RunExists, Tree
+from psopt.record import (
+    CheckpointError,
+    CheckpointStore,
+    Hold,
+    NotARun,
+    RunDirectory,
+    RunExists,
+    Tree,
+    read_metrics,
+)
 from psopt.schemes.base import Scheme
 
 
@@ -52,20 +59,46 @@ class Request:
         except ConfigError as error:
             raise Refused(str(error)) from error
 
+    def check_crew(self, *, simulated: bool) -> None:
+        """A run goes on with the kind of workers that it had: their clocks do not add up.
+
+        Raises:
+            Refused: it had the other kind.
+        """
+        had = self._last_attempt().get("crew") if self.resume is not None else None
+        if had is not None and (had == "simulated") != simulated:
+            before, way = (
+                ("the virtual cluster", "--simulate") if not simulated else ("MPI ranks", "-n")
+            )
+            raise Refused(
+                f"{self.resume}: this run is one on {before}, and its seconds are theirs: "
+                f"resume it with {way}, or start a new run"
+            )
+
     def prepare(self, *, simulated: bool) -> Prepared:
         """Check everything that can be checked before training, then make the run directory.
 
         Raises:
             Refused: with everything that is wrong.
         """
+        self.check_crew(simulated=simulated)
         config = self.load()
+        hold = None
         try:
+            if simulated:
+                job.choose_device(config.device.kind, 0)
             parts = job.assemble(config)
             job.check(parts)
             if self.resume is None:
-                return Prepared(config, RunDirectory.create(self.out, config.name), parts)
-            return self._continued(config, parts)
+                run = RunDirectory.create(self.out, config.name)
+                hold = run.hold()
+                run.check_new()  # nobody else was here before the hold
+                return Prepared(config, run, parts, hold)
+            hold = self._previous().hold()
+            return self._continued(config, parts, hold)
         except (CheckpointError, RunExists, OSError, ValueError) as error:
+            if hold is not None:
+                hold.release()
             raise Refused(str(error)) from error
 
     def was_simulated(self) -> bool:
@@ -76,7 +109,7 @@ class Request:
         """Ranks of the run that this continues."""
         return self._last_attempt().get("ranks") if self.resume is not None else None
 
-    def _continued(self, config: JobConfig[Scheme], parts: job.Parts) -> Prepared:
+    def _continued(self, config: JobConfig[Scheme], parts: job.Parts, hold: Hold) -> Prepared:
         """Where the run of ``resume`` goes on; nothing is written before the checkpoint is known to fit."""
         run = self._previous()
         saved = job.load(run.config_path)
@@ -86,10 +119,12 @@ class Request:
                 "checkpoint; leave them as they are, or start a new run"
             )
         latest = CheckpointStore(run.checkpoints, config.checkpoint.keep).load_latest()
+        if run.metrics_path.exists():
+            read_metrics(run.metrics_path)
         if latest is None:
-            return Prepared(config, run, parts, resumed=True)
+            return Prepared(config, run, parts, hold, resumed=True)
         job.check_checkpoint(parts, latest[1])
-        return Prepared(config, run, parts, resumed=True, tree=latest[1])
+        return Prepared(config, run, parts, hold, resumed=True, tree=latest[1])
 
     def _previous(self) -> RunDirectory:
         assert self.resume is not None
@@ -99,11 +134,13 @@ class Request:
             raise Refused(str(error)) from error
 
     def _last_attempt(self) -> dict[str, Any]:
-        lines = []
-        with contextlib.suppress(FileNotFoundError):
-            lines = self._previous().attempts_path.read_text(encoding="utf-8").splitlines()
-        attempt: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-        return attempt
+        try:
+            attempts = read_metrics(self._previous().attempts_path)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise Refused(str(error)) from error
+        return attempts[-1] if attempts else {}
 
 
 @dataclass(frozen=True)
@@ -114,6 +151,7 @@ class Prepared:
         config: the job.
         run: its directory.
         parts: model, data and loss, checked.
+        hold: keeps other processes out of the directory.
         resumed: the directory holds earlier attempts.
         tree: the newest checkpoint of those, if they left one.
     """
@@ -121,6 +159,7 @@ class Prepared:
     config: JobConfig[Scheme]
     run: RunDirectory
     parts: job.Parts
+    hold: Hold
     resumed: bool = False
     tree: Tree | None = None
 

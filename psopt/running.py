@@ -22,6 +22,7 @@ from psopt.record import (
     Timeline,
     Tree,
     environment,
+    read_metrics,
     to_json,
     write_atomic,
 )
@@ -29,7 +30,7 @@ from psopt.replica.replica import Replica
 from psopt.replica.spans import SpanLog
 from psopt.request import Prepared
 from psopt.roles.coordinator import Coordinator
-from psopt.roles.display import Bar, Display, Lines, Several
+from psopt.roles.display import Bar, Display, Lines, Screen, Several, forget_stdout
 from psopt.roles.journal import Journal
 from psopt.roles.server import ParameterServer
 from psopt.roles.summary import summarise
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from psopt.crew.mpi import World
     from psopt.models.flat import FlatModel
 
-EXIT_DIVERGED = 3
+EXITS = {"completed": 0, "failed": 1, "diverged": 3}
+"""Exit status by a run's status."""
 
 
 def simulate(start: Prepared) -> int:
@@ -104,7 +106,7 @@ def coordinate(world: World, start: Prepared) -> int:
         own = {"rank": 0, "host": world.host(), "pid": os.getpid(), "device": "cpu"}
         return [own, *({**w, "rank": rank} for rank, w in enumerate(workers, start=1))]
 
-    return _coordinate(start, _Crews("mpi", make, meet, world.describe()))
+    return _coordinate(start, _Crews("mpi", make, meet, world.describe(), (world.failure,)))
 
 
 def work(world: World, config: JobConfig[Scheme]) -> int:
@@ -145,11 +147,18 @@ class _Crews:
     make: Any
     meet: Any
     mpi: dict[str, Any]
+    failure: tuple[type[Exception], ...] = ()
+
+    def reason(self, error: BaseException) -> str:
+        """Why a run failed, for its summary."""
+        if isinstance(error, self.failure):
+            return "the connection to a rank broke: it has ended, and standard error says how"
+        return str(error) if isinstance(error, WorkerFailed) else f"{type(error).__name__}: {error}"
 
 
 def _coordinate(start: Prepared, crews: _Crews) -> int:
     """Coordinator and its record, from start to summary."""
-    print(f"{RUN_DIRECTORY}{start.run.path}", flush=True)
+    _print(f"{RUN_DIRECTORY}{start.run.path}")
     began = time.perf_counter()
     config, run, parts = start.config, start.run, start.parts
     attempts = _note_attempt(run, crews, config)
@@ -177,15 +186,11 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
         )
         status, reason = "failed", "an exception; see the log"
         try:
-            write_atomic(run.ranks_path, to_json(crews.meet(parts.model), indent=2))
-            if start.resumed:
-                _restore(coordinator, start.tree)
-            status, reason = coordinator.run()
+            status, reason = _conduct(coordinator, start, crews)
         except BaseException as error:
-            reason = _reason(error)
+            reason = crews.reason(error)
             raise
         finally:
-            journal.close()
             summary = summarise(
                 coordinator,
                 crew=crews.kind,
@@ -194,14 +199,30 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
                 wall_seconds=time.perf_counter() - began,
                 attempts=attempts,
             )
-            run.write_summary(summary)
+            _end_record(run, journal, summary)
+            start.hold.release()
     _tell(run, summary)
-    return EXIT_DIVERGED if status == "diverged" else 0
+    return EXITS[status]
 
 
-def _reason(error: BaseException) -> str:
-    """Why a run failed, for its summary."""
-    return str(error) if isinstance(error, WorkerFailed) else f"{type(error).__name__}: {error}"
+def _conduct(coordinator: Coordinator, start: Prepared, crews: _Crews) -> tuple[str, str]:
+    """Meet the workers, go on where the run stands, and train; status and reason."""
+    write_atomic(start.run.ranks_path, to_json(crews.meet(start.parts.model), indent=2))
+    if start.resumed:
+        _restore(coordinator, start.tree)
+    before = coordinator.progress.step
+    status, reason = coordinator.run()
+    if start.tree is not None and coordinator.progress.step == before:
+        coordinator.journal.note(f"there was nothing left to do: {reason} had been reached")
+    return status, reason
+
+
+def _end_record(run: RunDirectory, journal: Journal, summary: Mapping[str, Any]) -> None:
+    """Bring the record to its end; the summary also where the journal's files cannot be finished."""
+    try:
+        journal.close()
+    finally:
+        run.write_summary(summary)
 
 
 def _restore(coordinator: Coordinator, tree: Tree | None) -> None:
@@ -211,7 +232,7 @@ def _restore(coordinator: Coordinator, tree: Tree | None) -> None:
         coordinator.journal.warn("no checkpoint to resume from: starting from the beginning")
         return
     coordinator.restore(tree)
-    coordinator.journal.warn(f"resumed at step {coordinator.progress.step}")
+    coordinator.journal.note(f"resumed at step {coordinator.progress.step}")
 
 
 def _note_attempt(run: RunDirectory, crews: _Crews, config: JobConfig[Scheme]) -> int:
@@ -220,9 +241,9 @@ def _note_attempt(run: RunDirectory, crews: _Crews, config: JobConfig[Scheme]) -
     run.summary_path.unlink(missing_ok=True)  # of an earlier attempt
     write_atomic(run.environment_path, to_json(environment(crews.mpi), indent=2) + "\n")
     entry = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "crew": crews.kind, **crews.mpi}
-    with run.attempts_path.open("a", encoding="utf-8") as file:
-        file.write(to_json(entry) + "\n")
-    return len(run.attempts_path.read_text(encoding="utf-8").splitlines())
+    with MetricsWriter(run.attempts_path) as attempts:  # it mends a line that a crash has torn
+        attempts.write(entry)
+    return len(read_metrics(run.attempts_path))
 
 
 def _name_lanes(timeline: Timeline, workers: int) -> None:
@@ -237,7 +258,7 @@ def _display(log: TextIO, config: JobConfig[Scheme], *, real: bool) -> Display:
     columns = os.environ.get(TERMINAL)
     interactive = columns is not None if real else sys.stdout.isatty()
     width = int(columns) if columns else None
-    screen = Console(force_terminal=interactive, width=width)
+    screen = Screen(force_terminal=interactive, width=width)
     epochs = config.train.epochs
     on_screen = Bar(screen, epochs) if interactive else Lines(screen, epochs)
     return Several([on_screen, Lines(Console(file=log, width=200), epochs)])
@@ -247,8 +268,17 @@ def _tell(run: RunDirectory, summary: Mapping[str, Any]) -> None:
     """The last line: what came of it and where it is."""
     accuracy = summary["test_accuracy"]
     figures = "" if accuracy is None else f", test accuracy {100 * accuracy:.2f} %"
-    print(
+    text = (
         f"{summary['status']} ({summary['reason']}): {summary['steps']} steps, "
-        f"{summary['seconds']:.1f} s{figures}\n{RUN_DIRECTORY}{run.path}",
-        flush=True,
+        f"{summary['seconds']:.1f} s{figures}"
     )
+    with run.log_path.open("a", encoding="utf-8") as log:
+        log.write(f"{text}\n")
+    _print(f"{text}\n{RUN_DIRECTORY}{run.path}")
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        forget_stdout()

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import safetensors.torch
@@ -196,6 +197,28 @@ def test_data_import_and_info(tmp_path: Path) -> None:
     assert "exists" in refused("data", "import", "npz", tmp_path / "s.npz", out)
     assert "unknown format 'npy'" in refused("data", "import", "npy", tmp_path / "s.npz", out)
     assert "no such file" in refused("data", "import", "npz", tmp_path / "none", tmp_path / "x.h5")
+
+
+def test_options_of_an_import(tmp_path: Path) -> None:
+    """Each of the type that the importer declares."""
+    rows = "".join(f"{i % 2} 1:{i}.5 2:1\n" for i in range(8))
+    (tmp_path / "a.txt").write_text(rows)
+    (tmp_path / "a.t").write_text("1 1:3 2:0\n")
+    out, test = tmp_path / "a.h5", f"test={tmp_path / 'a.t'}"
+    source = ("data", "import", "libsvm", tmp_path / "a.txt")
+    given = ("--set", test, "--set", "features=4", "--licence", "CC0")
+    assert call(*source, out, *given)[0] == 0
+    said = call("data", "info", out)[1]
+    assert "CC0" in said
+    with h5py.File(out) as file:
+        assert (file["train/x"].shape, file["test/x"].shape) == ((8, 4), (1, 4))
+    for option, message in {
+        "tset=1": "unknown option 'tset'; did you mean 'test'?",
+        "features=many": "option features of libsvm: ",
+        "test": "write key=value",
+    }.items():
+        assert message in refused(*source, tmp_path / "b.h5", "--set", option)
+    assert "it takes none" in refused("data", "import", "mnist", tmp_path, out, "--set", "a=1")
 
 
 def test_data_import_names_its_formats() -> None:

@@ -46,6 +46,28 @@ def test_simulated_run_resumes_as_one(tmp_path: Path) -> None:
     assert steps == list(range(1, 13))
 
 
+def test_a_run_goes_on_with_its_kind_of_workers(tmp_path: Path) -> None:
+    """Virtual seconds and those of a clock do not add up."""
+    path, run = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run)[0] == 0
+    before = (run / "config.yaml").read_text()
+    assert "one on the virtual cluster" in refused("run", "--resume", run, "-n", 3)
+    attempts = run / "attempts.jsonl"
+    attempts.write_text(attempts.read_text().replace('"simulated"', '"mpi"'))
+    assert "one on MPI ranks" in refused("run", "--resume", run, "--simulate")
+    assert (run / "config.yaml").read_text() == before
+
+
+def test_a_resume_with_nothing_left_says_so(tmp_path: Path) -> None:
+    path, run = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run, "--set", "stop.steps=3")[0] == 0
+    status, text, _ = call("run", "--resume", run, "--set", "train.epochs=9")
+    assert status == 0
+    assert "there was nothing left to do: steps had been reached" in text
+    outcomes = [x for x in (run / "log.txt").read_text().splitlines() if x.startswith("completed")]
+    assert [x.partition(": ")[0] for x in outcomes] == ["completed (steps)"] * 2
+
+
 def test_resume_past_a_truncated_checkpoint(tmp_path: Path) -> None:
     checkpoint = {"every_steps": 1, "keep": 9}
     path, run = job_file(tmp_path, tiny(tmp_path), checkpoint=checkpoint), tmp_path / "run"
@@ -98,16 +120,19 @@ def test_resume_refuses_another_job_and_leaves_the_run_alone(
 def test_full_disk_is_loud_and_training_goes_on(tmp_path: Path) -> None:
     """A limit on the size of files: room for everything but a checkpoint."""
     model = {"name": "mlp", "kwargs": {"hidden": [200, 100]}}
-    path, run = job_file(tmp_path, tiny(tmp_path), model=model), tmp_path / "run"
+    checkpoint = {"every_steps": 2}
+    path = job_file(tmp_path, tiny(tmp_path), model=model, checkpoint=checkpoint)
+    run = tmp_path / "run"
     limited = tmp_path / "limited"
     limited.mkdir()
     (limited / "sitecustomize.py").write_text(
         "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
     )
     done = psopt("run", path, "--simulate", "--out", run, PYTHONPATH=str(limited))
-    assert done.returncode == 0, done.stderr
-    assert "warning: checkpoint at step 6 failed" in done.stdout
+    assert done.returncode == 1, done.stderr  # the result is nowhere
+    for step in (2, 4, 6):
+        assert f"warning: checkpoint at step {step} failed" in done.stdout
     assert "File too large" in done.stdout
-    assert "completed (epochs): 6 steps" in done.stdout
+    assert "failed (checkpoint at step 6 failed: " in done.stdout
     assert "checkpoint at step 6 failed" in (run / "log.txt").read_text()
     assert list((run / "checkpoints").iterdir()) == []

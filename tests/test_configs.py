@@ -11,6 +11,7 @@ import yaml
 from psopt import job
 from psopt.config import job_schema
 from psopt.config.torch_options import OPTIMIZERS, SCHEDULERS
+from psopt.schemes import SCHEMES
 from tests.training import ROOT
 
 SCHEMA = ROOT / "psopt" / "config" / "job.schema.json"
@@ -48,6 +49,11 @@ def path(request: pytest.FixtureRequest) -> Path:
 def test_config_is_valid(path: Path) -> None:
     config = job.load(path)
     assert config.name.replace("-", "_") == path.stem
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_one_word_changes_the_scheme(scheme: str, path: Path) -> None:
+    assert job.load(path, [f"scheme.name={scheme}"]).scheme.name == scheme
 
 
 def test_config_names_the_schema(path: Path) -> None:

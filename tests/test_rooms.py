@@ -16,6 +16,7 @@ PACKAGE = ROOT / "psopt"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
+    ("cli_data",),
     ("bench", "study"),
     ("running",),
     ("request",),

@@ -132,6 +132,9 @@ class Watcher:
     def evaluation(self, figures: Figures) -> None:
         self.evaluations.append(figures)
 
+    def note(self, message: str) -> None:
+        pass
+
     def warn(self, message: str) -> None:
         self.warnings.append(message)
 

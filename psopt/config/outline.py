@@ -26,7 +26,23 @@ def unknown_key(model: type[BaseModel], path: Path) -> str:
         ]
         if elsewhere:
             return f"unknown key {key!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
+    owners = _owners(model, path)
+    if owners and nearest(key, valid) is None:
+        return f"{unknown('key', key, valid)} ({key!r} belongs to {' and '.join(owners)})"
     return unknown("key", key, valid)
+
+
+def _owners(model: type[BaseModel], path: Path) -> list[str]:
+    """Names of the other members of a union, in a section that has a name, to which a key belongs."""
+    found = []
+    for section in (path[:-1], path[:-2]):  # the name of the chosen member may end the path
+        kinds: list[Any] = [model]
+        for part in section:
+            kinds = list(_step(kinds, part))
+        members = list(_members(kinds))
+        if len(members) > 1:
+            found += [repr(_labels(m)[0]) for m in members if path[-1] in _fields(m)]
+    return found
 
 
 def keys_at(model: type[BaseModel], path: Path) -> list[str]:

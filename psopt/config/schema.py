@@ -131,7 +131,7 @@ class EvaluateConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """When the state of the run is saved; it is always saved at the end and on a signal."""
+    """When the state of the run is saved; it is always saved at the end."""
 
     every_steps: int | None = Field(default=None, ge=1, description="Interval in server steps.")
     keep: int = Field(default=3, ge=1, description="Number of newest checkpoints kept.")
@@ -152,10 +152,13 @@ class ComputeConfig(Section):
     distribution: Literal["constant", "lognormal", "exponential", "uniform"] = Field(
         default="lognormal", description="Distribution of the compute time."
     )
-    mean: FiniteFloat = Field(default=0.05, gt=0, description="Mean compute time (seconds).")
+    mean: FiniteFloat = Field(
+        default=0.05, gt=0, le=1e9, description="Mean compute time (seconds)."
+    )
     sigma: FiniteFloat = Field(
         default=0.3,
         ge=0,
+        le=100,
         description="Spread relative to the mean: of the logarithm for lognormal, "
         "half the width for uniform; unused by the others (no unit).",
     )
@@ -178,13 +181,15 @@ def _worker_id(key: Any) -> Any:
 
 
 WorkerId = Annotated[int, BeforeValidator(_worker_id), Field(ge=0)]
-Slowdown = Annotated[FiniteFloat, Field(gt=0)]
+Slowdown = Annotated[FiniteFloat, Field(gt=0, le=1e6)]
 
 
 class ClusterConfig(Section):
     """The number of workers, and the virtual cluster of a simulated run."""
 
-    workers: int = Field(default=2, ge=1, description="Number of workers (ranks less one).")
+    workers: int = Field(
+        default=2, ge=1, le=100_000, description="Number of workers (ranks less one)."
+    )
     compute: ComputeConfig = Field(
         default=ComputeConfig(), description="Simulated compute time of a batch."
     )
@@ -192,13 +197,16 @@ class ClusterConfig(Section):
         default={}, description="Worker id to slowdown factor (2.0 takes twice as long)."
     )
     latency: FiniteFloat = Field(
-        default=5e-6, ge=0, description="Simulated network latency of a message (seconds)."
+        default=5e-6, ge=0, le=1e9, description="Simulated network latency of a message (seconds)."
     )
     bandwidth: FiniteFloat = Field(
-        default=5e9, gt=0, description="Simulated network bandwidth (bytes/second)."
+        default=5e9, ge=1e-3, description="Simulated network bandwidth (bytes/second)."
     )
     server_cost: FiniteFloat = Field(
-        default=0.0, ge=0, description="Simulated time of the server for one update (seconds)."
+        default=0.0,
+        ge=0,
+        le=1e9,
+        description="Simulated time of the server for one update (seconds).",
     )
     seed: int | None = Field(
         default=None, ge=0, description="Seed of simulated times; the job's seed when not given."
@@ -229,6 +237,7 @@ class DeviceConfig(Section):
     threads: int | None = Field(
         default=None,
         ge=1,
+        le=1024,
         description="CPU threads of each rank; its share of the cores otherwise.",
     )
 

@@ -167,7 +167,10 @@ class SimCrew:
         return result
 
     def close(self) -> None:
-        """Forget what is owed: nobody waits for it."""
+        """Forget what is owed: nobody waits for it. Who has nothing to do has waited until now."""
+        for worker, free in self._free.items():
+            if not self._open[worker]:
+                self._observe(worker + 1, ("wait", free, max(free, self._now)))
         self._events.clear()
         for tasks in self._open.values():
             tasks.clear()
@@ -258,6 +261,7 @@ class SimCrew:
         slowest = start + max(seconds)
         size = _bytes(self._replica.model.vectors)
         self._now = slowest + self._network.allreduce(len(self.workers), size)
+        self._free.update(dict.fromkeys(self.workers, self._now))
         for worker, own in zip(self.workers, seconds, strict=True):
             self._observe(worker + 1, ("compute", start, start + own))
             self._observe(worker + 1, ("wait", start + own, slowest))

@@ -33,6 +33,7 @@ _PROGRAM = f"""
 import json, signal
 signal.alarm({SECONDS} + 30)
 import mpi4py
+mpi4py.rc.thread_level = "serialized"  # as jobs ask for
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
 levels = [MPI.THREAD_SINGLE, MPI.THREAD_FUNNELED, MPI.THREAD_SERIALIZED, MPI.THREAD_MULTIPLE]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -39,10 +40,10 @@ def _import(kind: str, path: str) -> Callable[..., Any]:
         raise ModelError(f'{kind} factory {path!r}: write it as "package.module:attribute"')
     try:
         target: Any = importlib.import_module(module_name)
-    except Exception as error:  # whatever the user's module raises when it is imported
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
         raise ModelError(
             f"{kind} factory {path}: cannot import {module_name}: {type(error).__name__}: {error}; "
-            "install it, or put its directory on PYTHONPATH"
+            "install it, start where it lies, or put its directory on PYTHONPATH"
         ) from error
     for part in attribute.split("."):
         if not hasattr(target, part):
@@ -67,6 +68,12 @@ def call(what: str, make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
         return make(**kwargs)
     except (TypeError, ValueError) as error:
         raise ModelError(f"{what} with {dict(kwargs)}: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise ModelError(
+            f"{what} with {dict(kwargs)}: {type(error).__name__}: {error} "
+            f"({last.filename}:{last.lineno})"
+        ) from error
 
 
 def refuse(problems: list[str]) -> None:

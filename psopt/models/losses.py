@@ -73,12 +73,16 @@ def build_loss(
 def check_loss_kwargs(
     name: str | None, factory: str | None, kwargs: Mapping[str, Any]
 ) -> list[str]:
-    """What is wrong with the options of a loss, one message a problem; empty when all is well."""
-    try:
-        what, make = _find(name, factory)
-    except ModelError as error:
-        return [str(error)]
-    return kwargs_problems(what, make, kwargs, strict=factory is None)
+    """What is wrong with the options of a loss, one message a problem; empty when all is well.
+
+    Raises:
+        ModelError: no such loss or factory.
+    """
+    what, make = _find(name, factory)
+    problems = kwargs_problems(what, make, kwargs, strict=factory is None)
+    if factory and len(problems) == 2 and not kwargs:  # it wants two arguments: the loss itself
+        return [f"{what}: name a callable that returns the loss, a function of (output, y)"]
+    return problems
 
 
 def _find(name: str | None, factory: str | None) -> tuple[str, Callable[..., Any]]:

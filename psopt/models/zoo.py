@@ -62,11 +62,12 @@ def build_model(
 
 
 def check_kwargs(name: str | None, factory: str | None, kwargs: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the options of a model, one message a problem; empty when all is well."""
-    try:
-        what, make = load("model", ZOO, name, factory)
-    except ModelError as error:
-        return [str(error)]
+    """What is wrong with the options of a model, one message a problem; empty when all is well.
+
+    Raises:
+        ModelError: no such model or factory.
+    """
+    what, make = load("model", ZOO, name, factory)
     return kwargs_problems(what, make, kwargs, given=_given(make), strict=factory is None)
 
 

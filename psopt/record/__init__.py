@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from psopt.record.checkpoint import CheckpointError, CheckpointStore, CheckpointWarning
-from psopt.record.directory import NotARun, RunDirectory, RunExists
+from psopt.record.directory import Hold, NotARun, RunDirectory, RunExists
 from psopt.record.environment import environment
 from psopt.record.export import ExportError, export
 from psopt.record.files import to_json, write_atomic
@@ -16,6 +16,7 @@ __all__ = [
     "CheckpointStore",
     "CheckpointWarning",
     "ExportError",
+    "Hold",
     "MetricsError",
     "MetricsWriter",
     "NotARun",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,6 +21,23 @@ class RunExists(FileExistsError):  # noqa: N818 - reads as what happened
 
 class NotARun(FileNotFoundError):  # noqa: N818 - reads as what happened
     """The path is not a run directory, or a file of it cannot be read."""
+
+
+class Hold:
+    """A directory that is held; it is free again after ``release``, or when this process ends.
+
+    Args:
+        descriptor: of the directory, locked.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def release(self) -> None:
+        """Let others in. Twice does no harm."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +72,7 @@ class RunDirectory:
             raise RunExists(
                 f"{path}: it, or a part of it, is a file; name a directory for the run"
             ) from error
-        if run.config_path.exists():
-            raise RunExists(
-                f"{path}: holds a run already; continue it with --resume, or name another directory"
-            )
+        run.check_new()
         for entry in sorted(run.path.iterdir()):
             if not any(fnmatchcase(entry.name, pattern) for pattern in allowed):
                 raise RunExists(
@@ -80,6 +96,35 @@ class RunDirectory:
                 f"{path}: not a run directory, config.yaml is missing; name the directory of a run"
             )
         return run
+
+    def check_new(self) -> None:
+        """See that the directory holds no run.
+
+        Raises:
+            RunExists: it does.
+        """
+        if self.config_path.exists():
+            raise RunExists(
+                f"{self.path}: holds a run already; continue it with --resume, or name another directory"
+            )
+
+    def hold(self) -> Hold:
+        """Keep other processes from running in this directory until the hold is released.
+
+        Raises:
+            RunExists: another process runs in it.
+        """
+        held = Hold(os.open(self.path, os.O_RDONLY))
+        try:
+            fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            held.release()
+            raise RunExists(
+                f"{self.path}: another process runs in it; wait for its end, or name another directory"
+            ) from error
+        except OSError:
+            pass  # a file system without locks
+        return held
 
     @property
     def config_path(self) -> Path:

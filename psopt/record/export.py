@@ -32,7 +32,7 @@ def export(source: Path | Mapping[str, Any], out: Path) -> Path:
         `out`.
 
     Raises:
-        ExportError: another suffix, no checkpoint, or a dtype that safetensors lacks.
+        ExportError: another suffix, no checkpoint, a place that cannot be written, or a dtype that safetensors lacks.
         NotARun: `source` is a directory, but not of a run.
         CheckpointError: the checkpoint is damaged.
     """
@@ -40,11 +40,14 @@ def export(source: Path | Mapping[str, Any], out: Path) -> Path:
     if out.suffix not in SUFFIXES:
         raise ExportError(f"{out}: unknown format {out.suffix!r}; name it .pt or .safetensors")
     tensors = state_dict(_tree(source) if isinstance(source, str | Path) else source)
-    with replacing(out) as handle:
-        if out.suffix == ".pt":
-            torch.save(tensors, handle)
-        else:
-            handle.write(_safetensors(tensors))
+    try:
+        with replacing(out) as handle:
+            if out.suffix == ".pt":
+                torch.save(tensors, handle)
+            else:
+                handle.write(_safetensors(tensors))
+    except OSError as error:
+        raise ExportError(f"{out}: cannot be written: {error.strerror or error}") from error
     return out
 
 

@@ -84,10 +84,10 @@ class Timeline:
 
     def close(self) -> None:
         """Write the closing bracket and close the file. Closing twice does no harm."""
-        if self._stream is not None:
-            self._stream.write(b"\n]\n")
-            self._stream.close()
-            self._stream = None
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with stream:
+                stream.write(b"\n]\n")
 
     def _recall(self, event: dict[str, Any]) -> None:
         """Take an event of an earlier attempt into account."""

@@ -8,6 +8,7 @@ included: the random number generator is seeded from the ticket.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -132,7 +133,10 @@ class Replica:
                 return self._perform_fetch()
 
     def gradient(self, ticket: Ticket, views: tuple[Tensor, ...]) -> Tally:
-        """Gradient of the mean loss over the ticket's rows, into ``views``; buffers advance."""
+        """Gradient of the mean loss over the ticket's rows, into ``views``; buffers advance.
+
+        Where the loss is not finite, neither is the gradient: whoever sums it up will refuse it.
+        """
         x, y = self.data.train.batch(self.plan(ticket.epoch).rows(ticket.batch))
         x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
         self._seed_random_layers(ticket.epoch, ticket.batch)
@@ -141,7 +145,11 @@ class Replica:
         torch.autograd.backward(loss)
         self.model.gather_gradients(views)
         self.model.gather_buffers()
-        return tally(loss, output, y)
+        sums = tally(loss, output, y)
+        if not math.isfinite(sums.loss):
+            for view in views:
+                view.fill_(math.nan)
+        return sums
 
     def slot(self, index: int) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Scratch vector number ``index`` for a slot's gradient, shape (n,), and its views."""

@@ -10,10 +10,11 @@ from typing import Any
 from psopt.config import JobConfig
 from psopt.crew.base import Crew, Evaluate, Tally, deal
 from psopt.data.plan import TicketBook
+from psopt.optim.finite import is_finite
 from psopt.record import CheckpointError, CheckpointStore, Tree
 from psopt.roles.journal import Journal
 from psopt.roles.server import ParameterServer
-from psopt.schemes.base import Context, Diverged, Limit, Scheme, Update
+from psopt.schemes.base import Context, Diverged, Limit, Scheme, Spoilt, Update
 
 
 @dataclass(slots=True)
@@ -80,20 +81,19 @@ class Coordinator:
         """Train until a reason to stop.
 
         Returns:
-            Status (``completed`` or ``diverged``) and reason, as in the summary.
+            Status and reason, as in the summary; ``failed`` is a run whose end could not be saved.
         """
         self.state = self.scheme.init(self.context) if self.state is None else self.state
         try:
-            reason = self._train()
-            status = "completed"
+            status, reason = "completed", self._train()
+            self._evaluate()
+            if (problem := self._checkpoint()) is not None:
+                status, reason = "failed", problem
         except Diverged as error:
             status, reason = "diverged", str(error)
             self._account(error.updates)
-            self.progress.refused += 1
+            self.progress.refused += not isinstance(error, Spoilt)
             self.scheme.home(self.context, self.state)
-        if status == "completed":
-            self._evaluate()
-            self._checkpoint()
         self.crew.close()
         return status, reason
 
@@ -190,7 +190,7 @@ class Coordinator:
         progress = self.progress
         if progress.evaluated_at == progress.step:
             return
-        self.scheme.home(self.context, self.state)
+        self._bring_home()
         start = self.crew.now()
         chunks = -(-self._test_samples // self.config.evaluate.batch_size)
         blocks = [block for block in deal(chunks, len(self.crew.workers)) if block]
@@ -202,6 +202,14 @@ class Coordinator:
         self._clock_base -= spent
         self.journal.observe(0, ("evaluate", start, start + spent))
         self.journal.evaluation(progress, self.server.version, self.tickets)
+        if progress.test_loss is not None and not math.isfinite(progress.test_loss):
+            raise Spoilt(f"the test loss is {progress.test_loss} at step {progress.step}")
+
+    def _bring_home(self) -> None:
+        """Have the server hold the newest parameters, which are fit to be measured and saved."""
+        self.scheme.home(self.context, self.state)
+        if not is_finite(self.server.model.parameters):
+            raise Spoilt(f"the parameters are not finite at step {self.progress.step}")
 
     def _note_evaluation(self, tallies: Sequence[Tally]) -> None:
         progress, count = self.progress, sum(tally.count for tally in tallies)
@@ -216,11 +224,14 @@ class Coordinator:
         if progress.seconds_to_target is None and _reached(accuracy, target):
             progress.seconds_to_target = progress.seconds
 
-    def _checkpoint(self) -> None:
-        """Save everything that a resume needs. A failing disk is loud, and does not end the training."""
+    def _checkpoint(self) -> str | None:
+        """Save everything that a resume needs; what went wrong.
+
+        A failing disk is loud, and does not end the training: it may be mended before the end.
+        """
         if self._saved_at == self.progress.step:
-            return
-        self.scheme.home(self.context, self.state)
+            return None
+        self._bring_home()
         start = self.crew.now()
         kept = [f.name for f in fields(self.state) if not f.metadata.get("transient")]
         tree: Tree = {
@@ -230,14 +241,16 @@ class Coordinator:
             "progress": asdict(self.progress),
             "journal": self.journal.state(),
         }
-        self.journal.flush()  # a resume keeps the rows up to this step
         try:
+            self.journal.flush()  # a resume keeps the rows up to this step
             self.store.save(self.progress.step, tree)
-        except CheckpointError as error:
-            self.journal.warn(f"checkpoint at step {self.progress.step} failed: {error}")
-            return
+        except (CheckpointError, OSError) as error:
+            problem = f"checkpoint at step {self.progress.step} failed: {error}"
+            self.journal.warn(problem)
+            return problem
         self._saved_at = self.progress.step
         self.journal.observe(0, ("checkpoint", start, self.crew.now()))
+        return None
 
     def _clock(self, now: float) -> float:
         """Training seconds at crew time ``now``: evaluation excluded, earlier attempts included."""

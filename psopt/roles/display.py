@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +44,23 @@ class Display(Protocol):
     def step(self, figures: Figures) -> None: ...
     def evaluation(self, figures: Figures) -> None: ...
     def warn(self, message: str) -> None: ...
+    def note(self, message: str) -> None: ...
     def close(self) -> None: ...
+
+
+class Screen(Console):
+    """A console whose reader may go away (`psopt run ... | head`): the job goes on without."""
+
+    def on_broken_pipe(self) -> None:
+        """Called instead of raising; what follows goes nowhere."""
+        forget_stdout()
+
+
+def forget_stdout() -> None:
+    """Nobody reads standard output any more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 class Lines:
@@ -65,6 +83,10 @@ class Lines:
     def warn(self, message: str) -> None:
         """A warning."""
         self._say(f"warning: {message}")
+
+    def note(self, message: str) -> None:
+        """A line of its own."""
+        self._say(message)
 
     def close(self) -> None:
         """Bring everything out."""
@@ -115,6 +137,10 @@ class Bar:
         """A line above the bar."""
         self._lines.warn(message)
 
+    def note(self, message: str) -> None:
+        """A line above the bar."""
+        self._lines.note(message)
+
     def close(self) -> None:
         """Remove the bar."""
         self._progress.stop()
@@ -140,6 +166,11 @@ class Several:
         """Pass it to all."""
         for display in self._displays:
             display.warn(message)
+
+    def note(self, message: str) -> None:
+        """Pass it to all."""
+        for display in self._displays:
+            display.note(message)
 
     def close(self) -> None:
         """Close all."""

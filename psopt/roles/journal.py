@@ -115,6 +115,10 @@ class Journal:
         """Say something loudly, and go on."""
         self._display.warn(message)
 
+    def note(self, message: str) -> None:
+        """Say something."""
+        self._display.note(message)
+
     def flush(self) -> None:
         """Bring everything to disk."""
         self._metrics.flush()

@@ -65,6 +65,10 @@ class Diverged(RuntimeError):  # noqa: N818 - reads as what happened
     updates: Sequence[Update] = ()
 
 
+class Spoilt(Diverged):
+    """All updates were finite, and yet the parameters or the test loss no longer are."""
+
+
 class Server(Protocol):
     """The parameter server, as schemes see it."""
 

@@ -111,8 +111,8 @@ def test_text_that_looks_like_something_else_is_quoted(bench: Bench, name: str) 
     "number", [1e-3, 0.1 + 0.2, 5e-324, 1.7976931348623157e308, 1e16, 1 / 3, 1.0]
 )
 def test_floats_keep_every_digit(bench: Bench, number: float) -> None:
-    job = bench.load(MINIMAL + f"cluster: {{bandwidth: {number!r}}}\n")
-    assert same(bench, job).cluster.bandwidth == number
+    job = bench.load(MINIMAL + f"stop: {{test_loss: {number!r}}}\n")
+    assert same(bench, job).stop.test_loss == number
 
 
 @settings(

@@ -41,7 +41,7 @@ def test_scheme_changes_with_its_name(bench: Bench) -> None:
     assert bench.load(MINIMAL, "scheme={name: bsp, slices: 3}").scheme == Bsp(slices=3)
     text = MINIMAL.replace("wasp}", "wasp, period: 3}")
     assert bench.error(text, "scheme.name=bsp") == (
-        "3:22: scheme: unknown key 'period'; valid: name, slices"
+        "3:22: scheme: unknown key 'period'; valid: name, slices ('period' belongs to 'wasp')"
     )
 
 

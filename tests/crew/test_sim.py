@@ -55,6 +55,18 @@ def reply(crew: SimCrew) -> Reply:
     return event
 
 
+def test_who_has_nothing_to_do_waits_until_the_end() -> None:
+    """Two of three workers: one idle after a second, one never busy."""
+    spans = []
+    crew = cluster(3, slow={1: 3.0}, observer=lambda rank, span: spans.append((rank, *span)))
+    crew.submit(0, gradient(0))
+    crew.submit(1, gradient(1))
+    reply(crew), reply(crew)
+    crew.close()
+    waits = {rank: end - start for rank, kind, start, end in spans if rank and kind == "wait"}
+    assert waits == pytest.approx({1: 2.0, 2: 0.0, 3: 3.0})
+
+
 def test_one_task() -> None:
     """Parameters out: 2 s on the link and 3 s on the way; 1 s of work; the same way back; the update."""
     crew = cluster(1, latency=3.0, bandwidth=SIZE / 2, server_cost=0.25)

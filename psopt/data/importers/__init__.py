@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from psopt.data.errors import DataError
 from psopt.data.importers.cifar import read_cifar
@@ -66,6 +68,37 @@ def import_dataset(
         raise DataError(f"{source}: no such file or directory")
     data = importer(source, **options)
     return write_dataset(data if licence is None else replace(data, licence=licence), out)
+
+
+def parse_options(format: str, texts: Iterable[str]) -> dict[str, Any]:  # noqa: A002
+    """Options of an importer from `key=value` words, each of the type that the importer declares.
+
+    Raises:
+        DataError: no such format or option, or a value that is not of its type.
+    """
+    if format not in IMPORTERS:
+        raise DataError(f"unknown format {format!r}; {_suggest(format, list(IMPORTERS))}")
+    parameters = dict(
+        list(inspect.signature(IMPORTERS[format], eval_str=True).parameters.items())[1:]
+    )
+    options = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise DataError(f"--set {text}: write key=value")
+        if key not in parameters:
+            raise DataError(
+                f"format {format}: unknown option {key!r}; {_suggest(key, list(parameters))}"
+            )
+        try:
+            options[key] = TypeAdapter(parameters[key].annotation).validate_python(value)
+        except ValidationError:
+            try:  # [32, 32], and numbers among the choices
+                options[key] = TypeAdapter(parameters[key].annotation).validate_json(value)
+            except ValidationError as error:
+                reason = error.errors()[0]["msg"]
+                raise DataError(f"--set {text}: option {key} of {format}: {reason}") from error
+    return options
 
 
 def _suggest(word: str, valid: list[str]) -> str:

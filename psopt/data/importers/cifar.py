@@ -34,6 +34,8 @@ def read_cifar(source: Path, *, labels: Literal["fine", "coarse"] = "fine") -> I
         train, test = [source / "train.bin"], source / "test.bin"
         title = f"CIFAR-100, {labels} labels"
     else:
+        if (source / "batches.meta").exists() or (source / "meta").exists():
+            raise DataError(f"{source}: is the Python version; fetch the binary version")
         names = _names(source / "batches.meta.txt", 10)
         column, columns = 0, 1
         train = [source / f"data_batch_{number}.bin" for number in range(1, 6)]

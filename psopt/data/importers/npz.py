@@ -45,7 +45,7 @@ def read_npz(
     Raises:
         DataError: not such an archive, damaged, or its arrays do not fit each other.
     """
-    arrays = _load(source)
+    arrays, held = _load(source)
     if all(name in arrays for name in _SPLIT):
         if test_fraction is not None:
             raise DataError(f"{source}: has a test set of its own; leave out the test fraction")
@@ -57,7 +57,7 @@ def read_npz(
         x_train, y_train, x_test, y_test = x[train], y[train], x[test], y[test]
     else:
         raise DataError(
-            f"{source}: holds {', '.join(arrays) or 'nothing'}; expected {', '.join(_SPLIT)}, or "
+            f"{source}: holds {', '.join(held) or 'nothing'}; expected {', '.join(_SPLIT)}, or "
             f"{' and '.join(_WHOLE)}"
         )
     _check_lengths(source, x_train, y_train)
@@ -71,12 +71,13 @@ def read_npz(
     )
 
 
-def _load(source: Path) -> dict[str, npt.NDArray[Any]]:
+def _load(source: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """The arrays that can be used, and the names of all."""
     try:
         with zipfile.ZipFile(source) as archive:  # np.load would take a bare array or a pickle too
-            held = {name.removesuffix(".npy") for name in archive.namelist()}
+            held = sorted(name.removesuffix(".npy") for name in archive.namelist())
         with np.load(source, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in (*_SPLIT, *_WHOLE) if name in held}
+            return {name: arrays[name] for name in (*_SPLIT, *_WHOLE) if name in held}, held
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{source}: is no NumPy archive of plain arrays: {error}") from error
 

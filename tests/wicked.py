@@ -1,0 +1,53 @@
+"""Models and losses as nobody should write them: ``tests.wicked:NAME``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+
+class Leaves(nn.Linear):
+    """Leaves the process in its third forward pass: the job's own check makes one or two."""
+
+    passes = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As `nn.Linear` at first."""
+        Leaves.passes += 1
+        if Leaves.passes > 2:
+            sys.exit(0)
+        return super().forward(x)
+
+
+def leaves(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+    Leaves.passes = 0
+    return Leaves(input_shape[0], outputs)
+
+
+def leaves_at_once(outputs: int) -> NoReturn:
+    sys.exit(0)
+
+
+def raises(outputs: int) -> NoReturn:
+    raise KeyError("nothing")
+
+
+def fails_in_training(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """Batch normalisation of a single number a sample: fails on a batch of one sample."""
+    return nn.Sequential(nn.Linear(input_shape[0], outputs), nn.BatchNorm1d(outputs))
+
+
+def number_loss() -> Any:
+    return lambda output, y: 1.5
+
+
+def constant_loss() -> Any:
+    return lambda output, y: output.detach().mean()
+
+
+def infinite_loss() -> Any:
+    """Not finite, with a gradient that is."""
+    return lambda output, y: output.sum() + torch.tensor(torch.inf)
