@@ -68,8 +68,8 @@ class Descent(ABC):
         """Write the direction for the gradient ``source`` into ``_d``; False where it is -source."""
 
     @abstractmethod
-    def _first_step(self) -> float:
-        """First trial along a direction that is not the steepest one."""
+    def _first_step(self, slope: float) -> float | None:
+        """First trial along ``_d``, whose slope is given; None for min(1, 1 / |g|_1)."""
 
     @abstractmethod
     def _learn(self, new: Tensor, gradient: Tensor) -> None:
@@ -230,7 +230,9 @@ class Descent(ABC):
             self._forget()
             now.fresh = not self._direct(self._g)
             slope = dot(self._g, self._d)
-        alpha = min(1.0, 1.0 / norm_1(self._g)) if now.fresh else self._first_step()
+        alpha = self._first_step(slope)
+        if alpha is None:
+            alpha = min(1.0, 1.0 / norm_1(self._g))
         self._search = Search(self._rules, self.loss, slope, alpha)
         now.stage = Stage.SEARCHING
         now.alpha = self._search.alpha

@@ -58,8 +58,8 @@ class LBFGS(Descent):
         self._pairs.apply(self._d)
         return len(self._pairs) > 0
 
-    def _first_step(self) -> float:
-        return 1.0
+    def _first_step(self, slope: float) -> float | None:
+        return 1.0 if len(self._pairs) else None
 
     def _learn(self, new: Tensor, gradient: Tensor) -> None:
         self._pairs.add(new, self._x, gradient, self._g)
