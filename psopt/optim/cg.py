@@ -12,9 +12,13 @@ PR+: Nocedal & Wright, Numerical Optimization, 2006, eq. 5.44 and 5.45. HZ: Hage
 conjugate gradient method with guaranteed descent and an efficient line search", SIAM J. Optim. 16,
 2005, eq. 1.3, 1.5 and 1.6.
 
-The first trial of a search is the one at which the loss would fall as much as in the last step
-(Nocedal & Wright, eq. 3.60), and no more than what the slopes allow; without a last step,
-min(1, 1 / |g|_1).
+Both restart from -g when successive gradients are far from orthogonal, |g_{k+1}'g_k| >= 0.2
+|g_{k+1}|^2 (Powell, Math. Programming 12, 1977; Nocedal & Wright, eq. 5.52), and when the direction
+does not descend.
+
+The first trial of a search expects the loss to fall as much as in the last step, alpha = 2 (f_{k-1} -
+f_k) / |phi'(0)| (Nocedal & Wright, eq. 3.60), or, when it did not fall, as much as its slope promised
+then. Without a last step it is min(1, 1 / |g|_1).
 
 beta is computed when a step is taken, from gradients of one objective. After ``rebase`` it is used
 with the new objective's gradient. Memory: x, g, d, the trial and the best point, 5n elements.
@@ -34,6 +38,8 @@ from psopt.optim.descent import Descent, Options
 from psopt.optim.inner import dot, within
 
 _ETA = 0.01
+_FAR_FROM_ORTHOGONAL = 0.2
+_EXPECT = 2.02  # a little more than the last fall, so that a Newton-like step is not cut short
 
 
 class Beta(StrEnum):
@@ -53,7 +59,7 @@ class CGOptions(Options):
     """
 
     beta: Beta = Beta.PR_PLUS
-    curvature: float = 0.4
+    curvature: float = 0.1
 
 
 class CG(Descent):
@@ -80,14 +86,18 @@ class CG(Descent):
         return True
 
     def _first_step(self, slope: float) -> float | None:
-        return None if self._reach is None else self._reach / -slope
+        if self._reach is None:
+            return None
+        fall = self._now.fall
+        return (_EXPECT * fall if fall > 0.0 else self._reach) / -slope
 
     def _learn(self, new: Tensor, gradient: Tensor) -> None:
         assert self._search is not None
-        gg = dot(self._g, self._g)
+        gg, overlap = dot(self._g, self._g), dot(self._g, gradient)
         y = self._g.sub_(gradient).neg_()  # in place: the old gradient is not used again
         beta = self._formula(y, gradient, self._d, gg)
-        self._beta = beta if math.isfinite(beta) else None
+        restart = abs(overlap) >= _FAR_FROM_ORTHOGONAL * dot(gradient, gradient)
+        self._beta = beta if math.isfinite(beta) and not restart else None
         self._reach = self._now.alpha * abs(self._search.slope)
 
     def _forget(self) -> None:

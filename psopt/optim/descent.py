@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -112,8 +111,8 @@ class Descent(ABC):
         elif now.stage is Stage.START:
             self._settle(loss, gradient)
         elif now.stage is Stage.RETURNING:
-            slope = dot(gradient, self._d)
-            self._step(loss, gradient, slope) if math.isfinite(loss + slope) else self._fail()
+            finite = math.isfinite(loss + dot(gradient, self._d))
+            self._step(loss, gradient) if finite else self._fail()
         else:
             self._continue(loss, gradient, dot(gradient, self._d))
         now.cap_evaluations(self._options)
@@ -179,7 +178,7 @@ class Descent(ABC):
             "g": self._g,
             "d": self._d,
             "best": self._best,
-            "progress": asdict(self._now),
+            "progress": self._now.state(),
             "search": None if self._search is None else self._search.state(),
             "memory": self._memory(),
         }
@@ -257,15 +256,15 @@ class Descent(ABC):
         elif search.outcome is Outcome.WOLFE or (
             search.outcome is Outcome.LOWER and search.alpha == tried
         ):
-            self._step(loss, gradient, slope)
+            self._step(loss, gradient)
         else:
             if search.outcome is Outcome.LOWER:
                 self._now.stage = Stage.RETURNING
             self._place()
 
-    def _step(self, loss: float, gradient: Tensor, slope: float) -> None:
+    def _step(self, loss: float, gradient: Tensor) -> None:
         """Take the step to the trial."""
-        self._now.slope_after = slope
+        self._now.fall = self.loss - loss
         self._learn(self._trial, gradient)
         self._x, self._trial = self._trial, self._x
         self._now.iterations += 1

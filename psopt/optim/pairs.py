@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -94,7 +95,7 @@ class Pairs:
         shifts = dict.fromkeys(newest_first, 0.0)  # the paper's alpha_i
         rho = dict(zip(self._slots, self._rho, strict=True))
         product = dot(self._s[newest_first[0]], vector)
-        for slot, older in zip(newest_first, newest_first[1:], strict=False):
+        for slot, older in pairwise(newest_first):
             shifts[slot] = rho[slot] * product
             product = add_dot(vector, self._y[slot], -shifts[slot], self._s[older])
         oldest = self._slots[0]
@@ -102,7 +103,7 @@ class Pairs:
         add(vector, self._y[oldest], -shifts[oldest])
         vector.mul_(within(self._gamma, vector.dtype))
         product = dot(self._y[oldest], vector)
-        for slot, newer in zip(self._slots, self._slots[1:], strict=False):
+        for slot, newer in pairwise(self._slots):
             step = shifts[slot] - rho[slot] * product
             product = add_dot(vector, self._s[slot], step, self._y[newer])
         newest = self._slots[-1]

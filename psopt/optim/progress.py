@@ -78,12 +78,16 @@ class Progress:
     least_norm: float | None = None
     stalled: int = 0  # iterations since something got better
     alpha: float = 0.0  # the step that is tried, or was taken last
-    slope_after: float = 0.0  # along the last direction, where its step ended
+    fall: float = 0.0  # of the loss, in the last step
     fresh: bool = True  # the direction is steepest descent
+
+    def state(self) -> dict[str, Any]:
+        """Plain values only."""
+        return {**vars(self), "stage": self.stage.value, "status": self.status.value}
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> Progress:
-        """From ``asdict``; texts become names again."""
+        """The progress that ``state`` came from."""
         stage, status = Stage(state["stage"]), Status(state["status"])
         return cls(**{**state, "stage": stage, "status": status})
 
@@ -131,16 +135,20 @@ class Progress:
             if loss <= best + rounding * abs(best):
                 self.best_loss = loss
                 return True
-        elif before is not None and before - loss <= options.objective_tolerance * max(
-            abs(before), abs(loss)
+        elif before is not None and self._is_small(
+            before - loss, max(abs(before), abs(loss)), options
         ):
-            if options.objective_tolerance > 0.0:
-                self.status = Status.CONVERGED_OBJECTIVE
-        if self.status is Status.RUNNING and self.stalled >= _PATIENCE:
+            self.status = Status.CONVERGED_OBJECTIVE
+        elif self.stalled >= _PATIENCE:
             self.status = Status.PRECISION_LIMIT
-        if self.status is Status.RUNNING and self.iterations >= options.max_iterations:
+        elif self.iterations >= options.max_iterations:
             self.status = Status.ITERATIONS
         return False
+
+    @staticmethod
+    def _is_small(fall: float, size: float, options: Options) -> bool:
+        tolerance = options.objective_tolerance
+        return tolerance > 0.0 and fall <= tolerance * size
 
     def _count_stalls(
         self, before: float | None, loss: float, norm: float, rounding: float

@@ -28,9 +28,10 @@ from typing import Any
 
 from psopt.optim.cubic import Seen, propose
 
-_NEAREST = 0.1  # a trial keeps this part of the bracket away from its ends
+_NEAREST = 0.05  # a trial keeps this part of the bracket away from its ends
 _SHRINK = 0.66  # two trials narrow the bracket to this part, or the next one halves it
 _NARROW = 1e-3  # a bracket this narrow holds a kink, or no better step
+_SHORTEST = 1e-300
 _STRETCH = (1.1, 4.0)  # least and most growth of the first stretch; the most rises tenfold each
 
 
@@ -92,7 +93,8 @@ class Search:
     def __init__(self, rules: Rules, value: float, slope: float, alpha: float) -> None:
         self._rules = rules
         start = Seen(0.0, value, slope)
-        self._now = _State(start, start, None, None, min(alpha, rules.longest))
+        alpha = min(max(alpha, _SHORTEST), rules.longest)
+        self._now = _State(start, start, None, None, alpha)
 
     @property
     def alpha(self) -> float:
@@ -178,7 +180,7 @@ class Search:
         now = self._now
         least, most = _STRETCH
         width = trial.alpha - now.low.alpha
-        most *= 10.0**now.stretches
+        most *= 10.0 ** min(now.stretches, 30)
         now.stretches += 1
         now.low = trial
         step = max(step, trial.alpha + least * width)
@@ -210,10 +212,11 @@ class Search:
 
     def state(self) -> dict[str, Any]:
         """Plain values only."""
-        return {
+        state = {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in vars(self._now).items()
         }
+        return {**state, "outcome": self._now.outcome.value}
 
     @classmethod
     def load(cls, rules: Rules, state: Mapping[str, Any]) -> Search:

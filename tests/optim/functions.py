@@ -76,7 +76,9 @@ def helical_valley(x: Tensor) -> Tensor:
 
 
 def bard(x: Tensor) -> Tensor:
-    y = _table(x, 0.14, 0.18, 0.22, 0.25, 0.29, 0.32, 0.35, 0.39, 0.37, 0.58, 0.73, 0.96, 1.34, 2.10, 4.39)
+    y = _table(
+        x, 0.14, 0.18, 0.22, 0.25, 0.29, 0.32, 0.35, 0.39, 0.37, 0.58, 0.73, 0.96, 1.34, 2.10, 4.39
+    )
     u = torch.arange(1, 16, dtype=x.dtype)
     v = 16 - u
     return (y - (x[0] + u / (v * x[1] + torch.minimum(u, v) * x[2]))).square().sum()
@@ -85,9 +87,7 @@ def bard(x: Tensor) -> Tensor:
 def box_3d(x: Tensor) -> Tensor:
     t = 0.1 * torch.arange(1, 11, dtype=x.dtype)
     a, b, c = x
-    return (
-        ((-t * a).exp() - (-t * b).exp() - c * ((-t).exp() - (-10 * t).exp())).square().sum()
-    )
+    return ((-t * a).exp() - (-t * b).exp() - c * ((-t).exp() - (-10 * t).exp())).square().sum()
 
 
 def powell_singular(x: Tensor) -> Tensor:
