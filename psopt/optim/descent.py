@@ -26,6 +26,8 @@ from psopt.optim.wolfe import Outcome, Rules, Search
 
 __all__ = ["Descent", "Options"]
 
+_FEW = 4.0  # this many times what rounding hides is still not to be seen
+
 
 class Descent(ABC):
     """Ask/tell descent with a line search; a subclass chooses the direction.
@@ -277,9 +279,15 @@ class Descent(ABC):
         if not now.fresh:
             self._forget()
             now.stage, now.alpha, self._search = Stage.READY, 0.0, None
-        elif not search.finite:
+        elif search.blocked:
             now.status = Status.NON_FINITE
-        elif search.flat or torch.equal(self._trial, self._x):
+        elif search.promise <= _FEW * self._resolution():
             now.status = Status.PRECISION_LIMIT
         else:
             now.status = Status.LINE_SEARCH_FAILED
+
+    def _resolution(self) -> float:
+        """Change of the loss that rounding hides: its own, and that of each parameter."""
+        moved = norm_1(torch.mul(self._g, self._x, out=self._trial))  # the trial is of no use now
+        unit = torch.finfo(self._x.dtype).eps
+        return self._rules.rounding * abs(self.loss) + unit * moved

@@ -23,7 +23,7 @@ def dot(a: Tensor, b: Tensor) -> float:
     wide = torch.empty(size, dtype=torch.float64, device=a.device)
     sums = [
         wide[: one.numel()].copy_(one).mul_(other).sum()
-        for one, other in zip(a.split(size), b.split(size), strict=True)
+        for one, other in zip(torch.split(a, size), torch.split(b, size), strict=True)
     ]
     return float(torch.stack(sums).sum())
 
@@ -39,7 +39,7 @@ def add_dot(target: Tensor, vector: Tensor, scale: float, other: Tensor) -> floa
     wide = torch.empty(size, dtype=dtype, device=target.device)
     sums = []
     for here, there, seen in zip(
-        target.split(size), vector.split(size), other.split(size), strict=True
+        torch.split(target, size), torch.split(vector, size), torch.split(other, size), strict=True
     ):
         add(here, there, scale)
         products = wide[: here.numel()]
@@ -61,7 +61,7 @@ def moments(
     size, dtype = _block(new), old.dtype
     vectors = (new, old, new_gradient, old_gradient)
     sums = []
-    for x1, x0, g1, g0 in zip(*(vector.split(size) for vector in vectors), strict=True):
+    for x1, x0, g1, g0 in zip(*(torch.split(vector, size) for vector in vectors), strict=True):
         s, y = (x1 - x0).to(dtype).double(), (g1 - g0).to(dtype).double()
         sums.append(torch.stack([(s * s).sum(), (s * y).sum(), y.square_().sum()]))
     ss, sy, yy = torch.stack(sums).sum(0).tolist()
@@ -83,7 +83,7 @@ def norm_1(a: Tensor) -> float:
     """Sum of absolute values, summed in float64."""
     size = _block(a)
     wide = torch.empty(size, dtype=torch.float64, device=a.device)
-    sums = [wide[: part.numel()].copy_(part).abs_().sum() for part in a.split(size)]
+    sums = [wide[: part.numel()].copy_(part).abs_().sum() for part in torch.split(a, size)]
     return float(torch.stack(sums).sum())
 
 

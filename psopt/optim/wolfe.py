@@ -75,8 +75,7 @@ class _State:
     outcome: Outcome = Outcome.SEARCHING
     evaluations: int = 0
     stretches: int = 0
-    finite: bool = False
-    flat: bool = False
+    promise: float = 0.0
     widths: list[float] = field(default_factory=lambda: [1e300, 1e300])
 
 
@@ -117,29 +116,30 @@ class Search:
         return self._now.start.slope
 
     @property
-    def finite(self) -> bool:
-        """Whether any trial was."""
-        return self._now.finite
+    def blocked(self) -> bool:
+        """Whether values that are not finite are what keeps the step short."""
+        return self._now.wall is not None
 
     @property
-    def flat(self) -> bool:
-        """Whether the last trial's value differed from phi(0) by rounding only."""
-        return self._now.flat
+    def promise(self) -> float:
+        """How much lower phi should get, by the parabolas through phi(0), phi'(0) and higher trials.
+
+        After a search without a lower point, a promise that is no more than rounding says that
+        there was nothing to be found; a larger one was broken.
+        """
+        return self._now.promise
 
     def tell(self, value: float, slope: float) -> None:
         """Take in phi and phi' at ``alpha``; they need not be finite."""
         now = self._now
         now.evaluations += 1
         if math.isfinite(value) and math.isfinite(slope):
-            now.finite = True
-            now.flat = abs(value - now.start.value) <= self._slack
             trial = Seen(now.alpha, value, slope)
             if self._accepts(trial):
                 now.outcome = Outcome.WOLFE
                 return
             step = self._narrow(trial)
         else:
-            now.flat = False
             now.high, now.wall = None, now.alpha
             # Far beyond the domain at first, perhaps; nearer to its edge once a trial was inside.
             step = now.low.alpha + (0.5 if now.low.alpha else 0.1) * (now.wall - now.low.alpha)
@@ -165,6 +165,10 @@ class Search:
         step = propose(now.low, trial, now.high, self._slack)
         enough = start.value + self._rules.decrease * trial.alpha * start.slope + self._slack
         outward = trial.alpha - now.low.alpha
+        if trial.value > start.value + self._slack:
+            fall = -start.slope * trial.alpha
+            rise = (trial.value - start.value) / fall if fall else math.inf
+            now.promise = max(now.promise, 0.25 * fall / (1.0 + rise))
         if trial.value > enough or trial.value > now.low.value + self._slack:
             now.high, now.wall = trial, None
         else:

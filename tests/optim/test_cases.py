@@ -54,7 +54,9 @@ UNBOUNDED: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("function", UNBOUNDED.values(), ids=UNBOUNDED)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_unbounded_below(make: Make, function: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+def test_unbounded_below(
+    make: Make, function: Callable[[Tensor], Tensor], dtype: torch.dtype
+) -> None:
     solver = make(torch.tensor([-0.5, 0.25], dtype=dtype))
     losses = [loss for loss in run(solver, oracle(function)) if math.isfinite(loss)]
     if dtype is torch.float16:  # which may end at its largest number instead

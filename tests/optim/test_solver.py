@@ -76,7 +76,9 @@ def test_keeps_neither_start_nor_gradient(make: Make) -> None:
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_stopped_anywhere_it_goes_on_bitwise(make: Make, function: Function, dtype: torch.dtype) -> None:
+def test_stopped_anywhere_it_goes_on_bitwise(
+    make: Make, function: Function, dtype: torch.dtype
+) -> None:
     """From every state one ask or tell leads to the next one: by induction, to the same end."""
     evaluate, start = oracle(function), START.to(dtype)
     whole = make(start, max_evaluations=60)
@@ -95,7 +97,7 @@ def test_stopped_anywhere_it_goes_on_bitwise(make: Make, function: Function, dty
 
 def test_state_of_other_vectors_is_refused(make: Make) -> None:
     state = make(START).state()
-    with pytest.raises(ValueError, match="4 elements of torch.float64"):
+    with pytest.raises(ValueError, match=r"4 elements of torch\.float64"):
         make(START[:2]).load(state)
     with pytest.raises(ValueError, match=r"the solver of 4 of torch\.float32"):
         make(START.float()).load(state)
