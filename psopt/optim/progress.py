@@ -76,6 +76,7 @@ class Progress:
     norm: float = 0.0  # max |g| at the point
     first_norm: float | None = None
     least_norm: float | None = None
+    seen_loss: float | None = None  # the last that was lower by more than rounding
     stalled: int = 0  # iterations since something got better
     alpha: float = 0.0  # the step that is tried, or was taken last
     fall: float = 0.0  # of the loss, in the last step
@@ -99,7 +100,7 @@ class Progress:
         """Another objective: nothing that was said of the old one holds."""
         self.status, self.stage = Status.RUNNING, Stage.START
         self.evaluations += 1
-        self.loss = self.least_norm = None
+        self.loss = self.least_norm = self.seen_loss = None
         self.best_loss = loss if math.isfinite(loss) else None
         self.stalled = 0
 
@@ -126,7 +127,7 @@ class Progress:
             return False
         self.stage, self.norm = Stage.READY, norm
         self.first_norm = norm if self.first_norm is None else self.first_norm
-        self._count_stalls(before, loss, norm, rounding)
+        self._count_stalls(loss, norm, rounding)
         limit = max(options.absolute_gradient, options.gradient_tolerance * self.first_norm)
         # A norm whose square is zero gives no slope to search along.
         if norm <= limit or norm * norm == 0.0:
@@ -150,10 +151,10 @@ class Progress:
         tolerance = options.objective_tolerance
         return tolerance > 0.0 and fall <= tolerance * size
 
-    def _count_stalls(
-        self, before: float | None, loss: float, norm: float, rounding: float
-    ) -> None:
-        better = before is None or before - loss > rounding * abs(before)
+    def _count_stalls(self, loss: float, norm: float, rounding: float) -> None:
+        better = self.seen_loss is None or self.seen_loss - loss > rounding * abs(self.seen_loss)
+        if better:
+            self.seen_loss = loss
         if self.least_norm is None or norm < self.least_norm:
             self.least_norm, better = norm, True
         self.stalled = 0 if better else self.stalled + 1

@@ -6,7 +6,7 @@ On phi(alpha) = f(x + alpha d), with phi'(0) < 0, it looks for a step with
 
 (Nocedal & Wright, Numerical Optimization, 2006, eq. 3.7), or, where values differ by rounding only,
 the approximate conditions of Hager & Zhang (SIAM J. Optim. 16, 2005, eq. 4.1), which need slopes
-alone: (2 c1 - 1) phi'(0) >= phi'(alpha) >= c2 phi'(0) and phi(alpha) <= phi(0) + eps |phi(0)|.
+alone: (2 c1 - 1) phi'(0) >= phi'(alpha) >= c2 phi'(0) and |phi(alpha) - phi(0)| <= eps |phi(0)|.
 
 It brackets a minimum by growing the step, then narrows the bracket with cubic and quadratic steps,
 chosen as by More & Thuente (ACM TOMS 20, 1994, sec. 4) and kept off the ends of the bracket.
@@ -156,7 +156,7 @@ class Search:
         start, c1, c2 = self._now.start, self._rules.decrease, self._rules.curvature
         if trial.value <= start.value + c1 * trial.alpha * start.slope:
             return abs(trial.slope) <= -c2 * start.slope
-        near = trial.value <= start.value + self._slack
+        near = abs(trial.value - start.value) <= self._slack
         return near and (2.0 * c1 - 1.0) * start.slope >= trial.slope >= c2 * start.slope
 
     def _narrow(self, trial: Seen) -> float:

@@ -39,9 +39,12 @@ def logistic(point: Tensor, rows: Rows) -> tuple[float, Tensor]:
 
 
 def quadratic(point: Tensor, rows: Rows) -> tuple[float, Tensor]:
-    """Mean over the rows of c_r |w|^2 / 2, each row with its own c: a pair shows its rows."""
-    curvature = sum(1.0 + row for row in rows) / len(rows)
-    return 0.5 * curvature * float(point @ point), curvature * point
+    """Mean over the rows of c_r |w - r|^2 / 2, each row with its own c: a pair shows its rows."""
+    terms = [((1.0 + row) * (point - row), point - row) for row in rows]
+    loss = sum(0.5 * float(gradient @ away) for gradient, away in terms) / len(rows)
+    gradient = sum(gradient for gradient, _ in terms) / len(rows)
+    assert isinstance(gradient, Tensor)
+    return loss, gradient
 
 
 def shuffled(epoch: int) -> Rows:
@@ -103,15 +106,17 @@ def curvatures(solver: LBFGS) -> list[float]:
 
 
 def test_full_overlap_pairs_are_of_one_batch_each() -> None:
-    solver = LBFGS(torch.ones(3, dtype=torch.float64))
+    solver = LBFGS(torch.full((3,), 0.5, dtype=torch.float64))
     full_overlap_epoch(solver, quadratic, [[1], [5, 7], [20], [3]])
     assert curvatures(solver) == pytest.approx([2.0, 7.0, 21.0, 4.0])
 
 
 def test_multi_batch_pairs_are_of_the_overlaps() -> None:
-    solver = LBFGS(torch.ones(3, dtype=torch.float64))
-    losses = multi_batch_epoch(solver, quadratic, [[0, 1], [4], [9]], [[2], [5, 7], [20], [3]])
-    assert losses[0] == pytest.approx(0.5 * 3 * (1 + 2 + 3 + 6 + 8) / 5)
+    solver = LBFGS(torch.full((3,), 0.5, dtype=torch.float64))
+    start = solver.point.clone()
+    rests, overlaps = [[0, 1], [4], [9]], [[2], [5, 7], [20], [3]]
+    losses = multi_batch_epoch(solver, quadratic, rests, overlaps)
+    assert losses[0] == pytest.approx(quadratic(start, [2, 0, 1, 5, 7])[0])
     assert curvatures(solver) == pytest.approx([7.0, 21.0, 4.0])
 
 
