@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from psopt.optim.inner import dot, norm_1, norm_max, within
+from psopt.optim.inner import add, dot, norm_1, norm_max
 from psopt.optim.progress import Options, Progress, Stage
 from psopt.optim.solver import Status
 from psopt.optim.wolfe import Outcome, Rules, Search
@@ -57,7 +57,7 @@ class Descent(ABC):
             options.curvature,
             options.search_evaluations,
             options.rounding_of(self._x.dtype),
-            torch.finfo(self._x.dtype).max,
+            torch.finfo(torch.promote_types(self._x.dtype, torch.float32)).max,
         )
         self._now = Progress()
         self._search: Search | None = None
@@ -242,8 +242,7 @@ class Descent(ABC):
     def _place(self) -> None:
         """Put the trial at the step that is to be tried."""
         if self._now.alpha:
-            alpha = within(self._now.alpha, self._x.dtype)
-            torch.add(self._x, self._d, alpha=alpha, out=self._trial)
+            add(self._x, self._d, self._now.alpha, out=self._trial)
         else:
             self._trial.copy_(self._x)
 

@@ -28,11 +28,11 @@ from typing import Any
 
 from psopt.optim.cubic import Seen, propose
 
-_NEAREST = 0.05  # a trial keeps this part of the bracket away from its ends
+_NEAREST = 0.01  # a trial keeps this part of the bracket away from its ends
 _SHRINK = 0.66  # two trials narrow the bracket to this part, or the next one halves it
 _NARROW = 1e-3  # a bracket this narrow holds a kink, or no better step
 _SHORTEST = 1e-300
-_STRETCH = (1.1, 4.0)  # least and most growth of the first stretch; the most rises tenfold each
+_STRETCH = (1.1, 10.0)  # least and most growth of the first stretch; the most rises tenfold each
 
 
 class Outcome(StrEnum):

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from psopt.optim.inner import add_dot, dot, moments, norm_1, norm_max, within
+from psopt.optim.inner import add, add_dot, dot, moments, norm_1, norm_max, within
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
-SIZES = [0, 1, 5, 40_000, 100_003]
+SIZES = [0, 1, 5, 4096, 40_000, 300_003]
 
 
 def pair(size: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -36,7 +36,8 @@ def test_add_dot_is_both(size: int, dtype: torch.dtype) -> None:
     a, b = pair(size, dtype)
     target = a.clone()
     product = add_dot(target, b, 0.5, a)
-    assert torch.equal(target, a.add(b, alpha=0.5))
+    wide = torch.promote_types(dtype, torch.float32)
+    assert torch.equal(target, a.to(wide).add(b.to(wide), alpha=0.5).to(dtype))
     assert product == pytest.approx(dot(target, a), rel=1e-5, abs=1e-3)
 
 
@@ -49,7 +50,7 @@ def test_moments_are_those_of_the_differences(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_neither_place_nor_threads_show(dtype: torch.dtype) -> None:
-    a, b = pair(100_003, dtype)
+    a, b = pair(300_003, dtype)
     expected = dot(a, b), add_dot(a.clone(), b, 0.3, b)
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
@@ -67,4 +68,6 @@ def test_nan_is_seen() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_scale_beyond_the_dtype(dtype: torch.dtype) -> None:
     assert within(math.inf, dtype) == torch.finfo(dtype).max == -within(-1e999, dtype)
-    torch.ones(2, dtype=dtype).add_(torch.ones(2, dtype=dtype), alpha=within(1e305, dtype))
+    vector = torch.zeros(2, dtype=dtype)
+    add(vector, torch.zeros(2, dtype=dtype), 1e305)
+    assert torch.equal(vector, torch.zeros(2, dtype=dtype))
