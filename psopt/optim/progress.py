@@ -12,7 +12,7 @@ import torch
 
 from psopt.optim.solver import Status
 
-_PATIENCE = 10  # iterations without a lower loss or a smaller gradient than ever before
+_PATIENCE = 20  # iterations without a lower loss or a smaller gradient than ever before
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Progress:
             Whether the gradient has converged at a loss that is the lowest but for rounding.
         """
         before, self.loss = self.loss, loss if math.isfinite(loss) else None
-        if self.loss is None or not math.isfinite(norm):
+        if self.loss is None or not math.isfinite(norm * norm):  # the slope along -g is a square
             self.status = Status.NON_FINITE
             return False
         self.stage, self.norm = Stage.READY, norm

@@ -57,7 +57,8 @@ _ADVICE = {
     Status.RUNNING: "ask for the next point",
     Status.CONVERGED_GRADIENT: "the gradient is within its tolerance",
     Status.CONVERGED_OBJECTIVE: "an iteration lowered the objective by less than its tolerance",
-    Status.PRECISION_LIMIT: "the objective cannot be told lower in this dtype; take a wider one",
+    Status.PRECISION_LIMIT: "steps no longer lower the objective by more than rounding: take a wider "
+    "dtype for more digits, or it has a kink here",
     Status.LINE_SEARCH_FAILED: "steepest descent finds no lower point: is the gradient that of the "
     "loss, and are both without noise?",
     Status.NON_FINITE: "loss or gradient is not finite at the start, or all along steepest descent",

@@ -96,6 +96,13 @@ def test_gradient_never_finite(make: Make) -> None:
     assert (solver.status, solver.evaluations) == (Status.NON_FINITE, 1)
 
 
+@pytest.mark.parametrize("size", [1e200, 1e308])
+def test_gradient_too_large_for_a_slope(make: Make, size: float) -> None:
+    solver = make(START)
+    run(solver, lambda point: (1.0, torch.full_like(point, size)))
+    assert (solver.status, solver.evaluations) == (Status.NON_FINITE, 1)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_finite_at_the_start_only(make: Make, bad: float) -> None:
     solver = make(START)

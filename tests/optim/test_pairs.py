@@ -121,3 +121,10 @@ def test_rows_beyond_two_to_the_31_elements() -> None:
     assert high.state()["memory"]["slots"] == [517, 518, 519, 0, 1]
     assert bits(low.point) == bits(high.point)
     assert low.loss == high.loss < 0.1 * size
+
+
+def test_vectors_that_a_solver_holds() -> None:
+    """2m + 5, and the gradient that is told: what fits where (2m + 8) n elements do."""
+    solver = LBFGS(torch.zeros(1000), LBFGSOptions(memory=10))
+    held = [*vars(solver).values(), *vars(solver._pairs).values()]
+    assert sum(each.numel() for each in held if isinstance(each, Tensor)) == 25 * 1000
