@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 _ROW = 1 << 12
-_BLOCK = 1 << 17
+_BLOCK = 1 << 19  # larger is slower by the cache, smaller by waiting for the other threads
 _BLOCK_OF_A_DEVICE = 1 << 24
 
 

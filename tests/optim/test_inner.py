@@ -10,7 +10,7 @@ import torch
 from psopt.optim.inner import add, add_dot, dot, moments, norm_1, norm_max, within
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
-SIZES = [0, 1, 5, 4096, 40_000, 300_003]
+SIZES = [0, 1, 5, 4096, 40_000, 600_003]
 
 
 def pair(size: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,7 +50,7 @@ def test_moments_are_those_of_the_differences(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_neither_place_nor_threads_show(dtype: torch.dtype) -> None:
-    a, b = pair(300_003, dtype)
+    a, b = pair(600_003, dtype)
     expected = dot(a, b), add_dot(a.clone(), b, 0.3, b)
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
