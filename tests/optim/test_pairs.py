@@ -1,0 +1,130 @@
+"""The memory of L-BFGS beside the dense formula, and beyond 2^31 elements."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from psopt.optim.inner import dot
+from psopt.optim.lbfgs import LBFGS, LBFGSOptions
+from psopt.optim.pairs import Pairs
+from tests.optim.solvers import bits, same, saved
+
+SIZE = 7
+
+
+def steps(count: int, dtype: torch.dtype = torch.float64) -> list[tuple[Tensor, Tensor]]:
+    """(s, y) of a positive definite quadratic."""
+    source = torch.Generator().manual_seed(3)
+    root = torch.randn(SIZE, SIZE, generator=source, dtype=torch.float64)
+    hessian = root @ root.T + torch.eye(SIZE)
+    s = [torch.randn(SIZE, generator=source, dtype=torch.float64) for _ in range(count)]
+    return [(step.to(dtype), (hessian @ step).to(dtype)) for step in s]
+
+
+def push(pairs: Pairs, s: Tensor, y: Tensor) -> bool:
+    zero = torch.zeros_like(s)
+    return pairs.add(s, zero, y, zero)
+
+
+def dense(history: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """H_k by the update formula (Nocedal & Wright, eq. 7.16 and 7.20)."""
+    s, y = history[-1]
+    h = torch.eye(SIZE, dtype=torch.float64) * (s @ y / (y @ y))
+    for s, y in history:
+        rho = 1.0 / (s @ y)
+        v = torch.eye(SIZE, dtype=torch.float64) - rho * torch.outer(y, s)
+        h = v.T @ h @ v + rho * torch.outer(s, s)
+    return h
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 9])
+def test_two_loops_are_the_dense_formula(count: int) -> None:
+    history = steps(count)
+    pairs = Pairs(4, history[0][0], skip=1e-8, damp=False)
+    assert all(push(pairs, s, y) for s, y in history)
+    assert len(pairs) == min(count, 4)
+    vector = torch.arange(SIZE, dtype=torch.float64)
+    expected = dense(history[-4:]) @ vector
+    pairs.apply(vector)
+    assert torch.allclose(vector, expected, rtol=1e-9)
+
+
+def test_without_pairs_nothing_changes() -> None:
+    vector = torch.arange(3.0)
+    Pairs(4, vector, skip=1e-8, damp=False).apply(vector)
+    assert torch.equal(vector, torch.arange(3.0))
+
+
+@pytest.mark.parametrize("turn", [-1.0, 0.0])
+def test_pair_without_curvature_changes_nothing(turn: float) -> None:
+    history = steps(5)
+    pairs = Pairs(3, history[0][0], skip=1e-8, damp=False)
+    for s, y in history:
+        push(pairs, s, y)
+    before = copy.deepcopy(pairs.state())
+    assert not push(pairs, history[0][0], turn * history[0][1])
+    assert same(pairs.state(), before)
+
+
+def test_damped_pair_has_a_fifth_of_the_curvature() -> None:
+    (s0, y0), (s, y) = steps(2)
+    pairs = Pairs(3, s0, skip=1e-8, damp=True)
+    push(pairs, s0, y0)
+    gamma = pairs.state()["gamma"]
+    assert push(pairs, s, -y)
+    state = pairs.state()
+    assert dot(state["s"][1], state["y"][1]) == pytest.approx(0.2 * dot(s, s) / gamma)
+
+
+def test_state_of_a_larger_memory_is_refused() -> None:
+    history = steps(5)
+    pairs = Pairs(5, history[0][0], skip=1e-8, damp=False)
+    for s, y in history:
+        push(pairs, s, y)
+    with pytest.raises(ValueError, match="slot 4, this memory has 4"):
+        Pairs(4, history[0][0], skip=1e-8, damp=False).load(pairs.state())
+
+
+def test_rows_beyond_two_to_the_31_elements() -> None:
+    """Rows that are never written cost no memory: a few at the end of 4 GiB are tens of MiB.
+
+    The same run from the first rows and from the last ones, over the end of the ring.
+    """
+    size, memory = 1 << 22, 520
+    assert size * memory > 1 << 31
+
+    def oracle(point: Tensor) -> tuple[float, Tensor]:
+        gradient = point * weights
+        return 0.5 * dot(point, gradient), gradient
+
+    def move(state: dict[str, Any]) -> dict[str, Any]:
+        state["memory"]["slots"] = [slot + memory - 3 for slot in state["memory"]["slots"]]
+        return state
+
+    def advance(solver: LBFGS, iterations: int) -> None:
+        while solver.iterations < iterations:
+            solver.tell(*oracle(solver.ask()))
+
+    weights = (torch.arange(size) % 7 + 1).to(torch.bfloat16)
+    low = LBFGS(torch.ones(size, dtype=torch.bfloat16), LBFGSOptions(memory=memory))
+    advance(low, 2)
+    high = LBFGS(torch.zeros(size, dtype=torch.bfloat16), LBFGSOptions(memory=memory))
+    high.load(move(saved(low)))
+    for solver in (low, high):
+        advance(solver, 5)
+    assert low.state()["memory"]["slots"] == [0, 1, 2, 3, 4]
+    assert high.state()["memory"]["slots"] == [517, 518, 519, 0, 1]
+    assert bits(low.point) == bits(high.point)
+    assert low.loss == high.loss < 0.1 * size
+
+
+def test_vectors_that_a_solver_holds() -> None:
+    """2m + 5, and the gradient that is told: what fits where (2m + 8) n elements do."""
+    solver = LBFGS(torch.zeros(1000), LBFGSOptions(memory=10))
+    held = [*vars(solver).values(), *vars(solver._pairs).values()]
+    assert sum(each.numel() for each in held if isinstance(each, Tensor)) == 25 * 1000
