@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import pytest
 import torch
+from scipy import optimize
 
 from psopt.optim.cg import CG, Beta, CGOptions
 from psopt.optim.descent import Descent
@@ -14,8 +14,6 @@ from psopt.optim.drivers import minimize
 from psopt.optim.lbfgs import LBFGS, LBFGSOptions
 from psopt.optim.solver import Status
 from tests.optim.functions import PROBLEMS, Problem, oracle
-
-scipy_optimize = pytest.importorskip("scipy.optimize")
 
 TOLERANCE = 1e-5  # max |g|, for both
 LBFGS_OPTIONS = LBFGSOptions(gradient_tolerance=0.0, absolute_gradient=TOLERANCE)
@@ -40,7 +38,7 @@ def theirs(problem: Problem, method: str) -> int | None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = scipy_optimize.minimize(
+        result = optimize.minimize(
             function, problem.start, jac=True, method=method, options=SCIPY[method]
         )
     return count if result.success and reached(problem, result.fun) else None

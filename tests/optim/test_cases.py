@@ -52,13 +52,13 @@ UNBOUNDED: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("function", UNBOUNDED.values(), ids=UNBOUNDED)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_unbounded_below(
-    make: Make, function: Callable[[Tensor], Tensor], dtype: torch.dtype
-) -> None:
-    if dtype is torch.float16 and function is UNBOUNDED["-1e6 x"]:
-        pytest.skip("not a number of this dtype")
+# A slope of a million is no number of float16.
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(n, d) for n in UNBOUNDED for d in DTYPES if (n, d) != ("-1e6 x", torch.float16)],
+)
+def test_unbounded_below(make: Make, name: str, dtype: torch.dtype) -> None:
+    function = UNBOUNDED[name]
     solver = make(torch.tensor([-0.5, 0.25], dtype=dtype))
     losses = [loss for loss in run(solver, oracle(function)) if math.isfinite(loss)]
     assert solver.status is Status.UNBOUNDED
