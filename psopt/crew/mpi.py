@@ -116,16 +116,10 @@ class World:
 
     def describe(self) -> dict[str, Any]:
         """What the record keeps of MPI."""
-        levels = {
-            MPI.THREAD_SINGLE: "single",
-            MPI.THREAD_FUNNELED: "funneled",
-            MPI.THREAD_SERIALIZED: "serialized",
-            MPI.THREAD_MULTIPLE: "multiple",
-        }
         return {
             "library": library(),
             "standard": ".".join(map(str, MPI.Get_version())),
-            "thread_level": levels[MPI.Query_thread()],
+            "thread_level": thread_level(),
             "ranks": self.size,
             "mpi4py": mpi4py.__version__,
         }
@@ -138,6 +132,29 @@ class World:
 def library() -> str:
     """The MPI library's name and version."""
     return MPI.Get_library_version().strip("\0").splitlines()[0].strip()
+
+
+def thread_level() -> str:
+    """Which threads of a rank may talk to MPI."""
+    levels = {
+        MPI.THREAD_SINGLE: "single",
+        MPI.THREAD_FUNNELED: "funneled",
+        MPI.THREAD_SERIALIZED: "serialized",
+        MPI.THREAD_MULTIPLE: "multiple",
+    }
+    return levels[MPI.Query_thread()]
+
+
+def meet() -> dict[str, Any]:
+    """What this rank sees of MPI, with the sum of a one from each rank."""
+    comm = MPI.COMM_WORLD
+    return {
+        "size": comm.Get_size(),
+        "total": comm.allreduce(1),
+        "library": " ".join(library().split(",")[0].split()),
+        "threads": thread_level(),
+        "mpi4py": mpi4py.__version__,
+    }
 
 
 def _started_by_launcher() -> int:

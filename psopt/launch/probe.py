@@ -24,29 +24,9 @@ SECONDS = 60
 TITLE = "MPI ranks"
 _GRACE = 5.0
 _MARK = "psopt-probe "
-_THREAD_LEVELS = ("single", "funneled", "serialized", "multiple")
+_PROGRAM = "psopt.crew.probe"
 # A launcher tells its ranks who they are by these; inherited, they would mislead new ranks.
 _RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MPI_LOCAL")
-
-# The alarm ends a rank that outlives a killed mpirun, which Open MPI's can.
-_PROGRAM = f"""
-import json, signal
-signal.alarm({SECONDS} + 30)
-import mpi4py
-mpi4py.rc.thread_level = "serialized"  # as jobs ask for
-from mpi4py import MPI
-comm = MPI.COMM_WORLD
-levels = [MPI.THREAD_SINGLE, MPI.THREAD_FUNNELED, MPI.THREAD_SERIALIZED, MPI.THREAD_MULTIPLE]
-seen = {{
-    "size": comm.size,
-    "total": comm.allreduce(1),
-    "library": " ".join(MPI.Get_library_version().splitlines()[0].split(",")[0].split()),
-    "threads": levels.index(MPI.Query_thread()),
-    "mpi4py": mpi4py.__version__,
-}}
-if comm.rank == 0:
-    print({_MARK!r} + json.dumps(seen), flush=True)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +83,7 @@ def _text(file: IO[bytes]) -> str:
 
 def probe(argv: Sequence[str], flavour: Flavour, seconds: float = SECONDS) -> Finding:
     """Start ranks with an `mpirun_argv` command line, and judge what they say."""
-    command = [*argv, sys.executable, "-c", _PROGRAM]
+    command = [*argv, sys.executable, "-m", _PROGRAM, _MARK, str(SECONDS + 30)]
     try:
         outcome = run_with_deadline(command, seconds)
     except OSError as error:
@@ -132,8 +112,10 @@ def judge(outcome: Outcome, flavour: Flavour, seconds: float) -> Finding:
     if seen["total"] != RANKS:
         detail = f"{RANKS} ranks added their ones to {seen['total']} with {seen['library']}"
         return Finding(Level.FAIL, TITLE, detail, "this MPI computes wrong sums: use another one")
-    level = _THREAD_LEVELS[int(str(seen["threads"]))]
-    detail = f"{RANKS} ranks talk: {seen['library']}, thread level {level}, mpi4py {seen['mpi4py']}"
+    detail = (
+        f"{RANKS} ranks talk: {seen['library']}, thread level {seen['threads']}, "
+        f"mpi4py {seen['mpi4py']}"
+    )
     return Finding(Level.OK, TITLE, detail)
 
 

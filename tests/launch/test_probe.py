@@ -14,7 +14,7 @@ from psopt.launch.flavour import Flavour, detect_flavour, find_mpirun, mpirun_ar
 from psopt.launch.probe import RANKS, Outcome, judge, probe, run_with_deadline
 
 READING = (
-    'psopt-probe {"size": %d, "total": %d, "library": "MPICH Version: 5.0.2", "threads": 3, '
+    'psopt-probe {"size": %d, "total": %d, "library": "MPICH Version: 5.0.2", "threads": "multiple", '
     '"mpi4py": "4.1.2"}\n'
 )
 
