@@ -214,7 +214,10 @@ def test_options_of_an_import(tmp_path: Path) -> None:
         assert (file["train/x"].shape, file["test/x"].shape) == ((8, 4), (1, 4))
     for option, message in {
         "tset=1": "unknown option 'tset'; did you mean 'test'?",
-        "features=many": "option features of libsvm: ",
+        "features=many": "option features of libsvm: Input should be a valid integer",
+        "features=99999999999": "cannot be imported with {'features': 99999999999}",
+        "target=foo": "option target of libsvm: Input should be ",
+        "seed=-1": "cannot be imported with {'seed': -1}",
         "test": "write key=value",
     }.items():
         assert message in refused(*source, tmp_path / "b.h5", "--set", option)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
 from collections.abc import Callable, Iterable
@@ -55,19 +56,19 @@ def import_dataset(
         DataError: no such format, option or source; the source is damaged; or `out` exists.
     """
     source, out = Path(source), Path(out)
-    if format not in IMPORTERS:
-        raise DataError(f"unknown format {format!r}; {_suggest(format, list(IMPORTERS))}")
-    importer = IMPORTERS[format]
-    valid = list(inspect.signature(importer).parameters)[1:]
-    for key in options:
-        if key not in valid:
-            raise DataError(f"format {format}: unknown option {key!r}; {_suggest(key, valid)}")
+    importer = _importer(format)
+    _check_options(format, options)
     if out.exists():  # before the hours that a large set may take
         raise DataError(f"{out}: exists; remove it first, or name another file")
     if not source.exists():
         raise DataError(f"{source}: no such file or directory")
-    data = importer(source, **options)
-    return write_dataset(data if licence is None else replace(data, licence=licence), out)
+    try:
+        data = importer(source, **options)
+        return write_dataset(data if licence is None else replace(data, licence=licence), out)
+    except DataError:
+        raise
+    except (ValueError, OverflowError, MemoryError) as error:  # a seed below 0, too many features
+        raise DataError(f"{source}: cannot be imported with {options}: {error}") from error
 
 
 def parse_options(format: str, texts: Iterable[str]) -> dict[str, Any]:  # noqa: A002
@@ -76,29 +77,41 @@ def parse_options(format: str, texts: Iterable[str]) -> dict[str, Any]:  # noqa:
     Raises:
         DataError: no such format or option, or a value that is not of its type.
     """
+    words = [text.partition("=") for text in texts]
+    for key, equals, value in words:
+        if not equals:
+            raise DataError(f"--set {key}{value}: write key=value")
+    types = _check_options(format, [key for key, _, _ in words])
+    return {key: _typed(format, key, value, types[key]) for key, _, value in words}
+
+
+def _typed(format: str, key: str, value: str, annotation: Any) -> Any:  # noqa: A002
+    kind = TypeAdapter(annotation)
+    try:
+        return kind.validate_python(value)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+    with contextlib.suppress(ValidationError):  # [32, 32], and numbers among the choices
+        return kind.validate_json(value)
+    raise DataError(f"--set {key}={value}: option {key} of {format}: {reason}")
+
+
+def _importer(format: str) -> Importer:  # noqa: A002
     if format not in IMPORTERS:
         raise DataError(f"unknown format {format!r}; {_suggest(format, list(IMPORTERS))}")
-    parameters = dict(
-        list(inspect.signature(IMPORTERS[format], eval_str=True).parameters.items())[1:]
-    )
-    options = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise DataError(f"--set {text}: write key=value")
-        if key not in parameters:
+    return IMPORTERS[format]
+
+
+def _check_options(format: str, keys: Iterable[str]) -> dict[str, Any]:  # noqa: A002
+    """The importer's options with their types, if the keys are among them."""
+    parameters = inspect.signature(_importer(format), eval_str=True).parameters
+    valid = {name: parameter.annotation for name, parameter in list(parameters.items())[1:]}
+    for key in keys:
+        if key not in valid:
             raise DataError(
-                f"format {format}: unknown option {key!r}; {_suggest(key, list(parameters))}"
+                f"format {format}: unknown option {key!r}; {_suggest(key, list(valid))}"
             )
-        try:
-            options[key] = TypeAdapter(parameters[key].annotation).validate_python(value)
-        except ValidationError:
-            try:  # [32, 32], and numbers among the choices
-                options[key] = TypeAdapter(parameters[key].annotation).validate_json(value)
-            except ValidationError as error:
-                reason = error.errors()[0]["msg"]
-                raise DataError(f"--set {text}: option {key} of {format}: {reason}") from error
-    return options
+    return valid
 
 
 def _suggest(word: str, valid: list[str]) -> str:
