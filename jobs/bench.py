@@ -15,7 +15,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="alternating runs of each pair")
     parser.add_argument("--epochs", type=int, default=16, help="epochs of each training run")
     options = parser.parse_args()
-    lines = run(Path(__file__).with_name("plain_mpi.py"), options.runs, options.epochs)
+    lines = run(Path(__file__).parent, options.runs, options.epochs)
     table = Table("benchmark", "measured", "aim", "")
     for line in lines:
         verdict = ("met" if line.met else "MISSED") if line.bound else ""

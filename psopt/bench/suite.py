@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +9,8 @@ from statistics import median
 
 import torch
 
-from psopt.bench.training import compare
+from psopt.bench.training import compare, ranks
 from psopt.data import BatchPlan, open_dataset
-from psopt.launch.flavour import detect_flavour, find_mpirun, mpirun_argv
 
 RESNET_101 = 42_512_970  # parameters of ResNet-101 for ten classes
 
@@ -36,18 +32,18 @@ class Line:
     met: bool
 
 
-def run(yardstick: Path, runs: int, epochs: int) -> list[Line]:
+def run(jobs: Path, runs: int, epochs: int) -> list[Line]:
     """Measure everything.
 
     Args:
-        yardstick: the bare MPI program.
+        jobs: folder of the bare MPI programs, the yardsticks.
         runs: alternating runs of each pair.
         epochs: of each training run.
     """
-    print(f"training: {runs} alternating runs of psopt and DDP", flush=True)
-    training = compare(runs, epochs)
+    print(f"training: {runs} alternating runs of psopt, a bare program and DDP", flush=True)
+    training = compare(jobs / "plain_bsp.py", runs, epochs)
     print(f"exchange: {runs} alternating runs of psopt and bare MPI", flush=True)
-    ratio, idle = exchange(yardstick, runs)
+    ratio, idle = exchange(jobs / "plain_mpi.py", runs)
     pipeline = data_pipeline()
     return [
         Line(
@@ -59,6 +55,12 @@ def run(yardstick: Path, runs: int, epochs: int) -> list[Line]:
         Line(
             "... if a barrier alone came between the same passes",
             f"{training.allowed:.3f}",
+            "",
+            True,
+        ),
+        Line(
+            "... in a bare program that spins in Sendrecv between the same passes",
+            f"{training.by_hand:.3f}",
             "",
             True,
         ),
@@ -89,8 +91,8 @@ def exchange(yardstick: Path, runs: int, elements: int = RESNET_101) -> tuple[fl
     sizes = [str(elements), "12"]
     ratios, idle = [], []
     for _ in range(runs):
-        ours = _two_ranks(["-m", "psopt.bench.exchange", *sizes])
-        bare = _two_ranks([str(yardstick), *sizes])
+        ours = ranks(2, ["-m", "psopt.bench.exchange", *sizes])
+        bare = ranks(2, [str(yardstick), *sizes])
         ratios.append(ours["push_pull"] / bare["push_pull"])
         idle.append(ours["idle"])
         print(
@@ -112,13 +114,3 @@ def data_pipeline(batch_size: int = 64, rounds: int = 20) -> float:
             train.batch(plan.rows(batch))
         rates.append(len(train) / (time.perf_counter() - start))
     return median(rates)
-
-
-def _two_ranks(program: list[str]) -> dict[str, float]:
-    mpirun = find_mpirun()
-    argv = [*mpirun_argv(mpirun, detect_flavour(mpirun), 2), sys.executable, *program]
-    result = subprocess.run(
-        argv, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
-    figures: dict[str, float] = json.loads(result.stdout.strip().splitlines()[-1])
-    return figures

@@ -1,4 +1,7 @@
-"""BSP with collective exchange against PyTorch DDP over gloo: samples a second, and the workers' computing share."""
+"""BSP with collective exchange against PyTorch DDP over gloo and against BSP by hand.
+
+Samples a second over DDP's; and the workers' computing share beside that of a bare MPI program.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from psopt.launch.flavour import detect_flavour, find_mpirun, mpirun_argv
 from psopt.record import RunDirectory, read_metrics, read_timeline
 
 JOB = """\
@@ -18,7 +22,7 @@ name: bench-bsp
 model: {name: lenet5}
 data: {train_limit: 3968}
 scheme: {name: bsp, exchange: collective}
-optimizer: {name: SGD, lr: 0.02, momentum: 0.9}
+optimizer: {name: SGD, lr: 0.02, momentum: 0.9, fused: true}
 train: {epochs: EPOCHS, batch_size: 64}
 evaluate: {every_epochs: 1000}
 device: {kind: cpu, threads: 1}
@@ -34,32 +38,35 @@ class Figures:
         computing: share of the wall time that workers spend in forward and backward passes.
         allowed: what that share would be if a barrier alone came between the same passes: two
             workers are never equally fast, and each round lasts as long as the slower one's pass.
+        by_hand: that share in a bare program that spins in MPI's Sendrecv between the same passes.
         speed: samples a second over those of DDP.
     """
 
     computing: float
     allowed: float
+    by_hand: float
     speed: float
 
 
-def compare(runs: int, epochs: int, workers: int = 2) -> Figures:
-    """Alternate psopt and DDP ``runs`` times."""
+def compare(by_hand: Path, runs: int, epochs: int, workers: int = 2) -> Figures:
+    """Alternate psopt, the bare program ``by_hand`` and DDP ``runs`` times."""
     with tempfile.TemporaryDirectory(prefix="psopt-bench-") as folder:
         path = Path(folder) / "job.yaml"
         path.write_text(JOB.replace("EPOCHS", str(epochs)))
-        ratios, computing, allowed = [], [], []
+        ratios, computing, allowed, bare = [], [], [], []
         for number in range(runs):
             ours, share, most = _psopt(path, Path(folder) / f"run{number}", workers)
             theirs = _ddp(path, workers)
             ratios.append(ours / theirs)
             computing.append(share)
             allowed.append(most)
+            bare.append(ranks(workers, [str(by_hand), str(path)])["computing"])
             print(
                 f"  psopt {ours:,.0f} samples/s, computing {share:.3f} of the time "
-                f"(a barrier alone allows {most:.3f}); DDP {theirs:,.0f} samples/s",
+                f"(a barrier alone allows {most:.3f}, by hand {bare[-1]:.3f}); DDP {theirs:,.0f} samples/s",
                 flush=True,
             )
-    return Figures(median(computing), median(allowed), median(ratios))
+    return Figures(median(computing), median(allowed), median(bare), median(ratios))
 
 
 def _psopt(path: Path, out: Path, workers: int) -> tuple[float, float, float]:
@@ -87,12 +94,23 @@ def _computing_share(run: RunDirectory, workers: int) -> tuple[float, float]:
     return sum(shares) / workers, sum(busy) / workers / slowest
 
 
+def ranks(number: int, program: list[str]) -> dict[str, float]:
+    """Figures that a program on ``number`` ranks prints last."""
+    mpirun = find_mpirun()
+    argv = [*mpirun_argv(mpirun, detect_flavour(mpirun), number), sys.executable, *program]
+    result = subprocess.run(
+        argv, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    figures: dict[str, float] = json.loads(result.stdout.strip().splitlines()[-1])
+    return figures
+
+
 def _ddp(path: Path, workers: int) -> float:
     """Samples a second after the warm-up."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    ranks = [
+    processes = [
         subprocess.Popen(
             [
                 sys.executable,
@@ -108,6 +126,6 @@ def _ddp(path: Path, workers: int) -> float:
         )
         for rank in range(workers)
     ]
-    output = [rank.communicate()[0] for rank in ranks]
+    output = [rank.communicate()[0] for rank in processes]
     figures = json.loads(output[0])
     return float(figures["samples"] / figures["seconds"])

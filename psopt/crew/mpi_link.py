@@ -96,6 +96,7 @@ class MpiPeers:
         self._wire, self._clock = wire, clock
         self._leaving = Outgoing([], [])
         self._scratch: dict[tuple[int, int, int, torch.dtype], tuple[Tensor, Bytes]] = {}
+        self._pieces: dict[tuple[int, int], tuple[Tensor, slice, Bytes]] = {}
 
     def finish(self) -> None:
         """Returns when the rows of earlier sums may change."""
@@ -136,13 +137,19 @@ class MpiPeers:
                 place, memory = self._place((peer, slot), mine)
                 arrived.append(place)
                 requests += self._wire.start_receive(peer + 1, Tag.PIECE, memory)
-            for row in rows:
-                leaving.memory.append(row[segment])
-                leaving.requests += self._wire.start_send(
-                    peer + 1, Tag.PIECE, raw_bytes(row[segment])
-                )
+            leaving.memory += rows
+            for slot, row in enumerate(rows):
+                piece = self._piece((peer, slot), row, segment)
+                leaving.requests += self._wire.start_send(peer + 1, Tag.PIECE, piece)
         Outgoing(requests, arrived).wait()
         return arrived
+
+    def _piece(self, target: tuple[int, int], row: Tensor, segment: slice) -> Bytes:
+        """The bytes of ``row[segment]``, which goes to (peer, slot): mostly the same in every round."""
+        kept = self._pieces.get(target)
+        if kept is None or kept[0] is not row or kept[1] != segment:
+            kept = self._pieces[target] = (row, segment, raw_bytes(row[segment]))
+        return kept[2]
 
     def _place(self, sender: tuple[int, int], like: Tensor) -> tuple[Tensor, Bytes]:
         """Where a row of (peer, slot) arrives, and its bytes: the same memory in every round."""

@@ -7,6 +7,7 @@ run that was killed is valid too.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -68,14 +69,19 @@ class Timeline:
         """
         if self._stream is None or self._truncated:
             return
-        where = {"pid": 0, "tid": rank, "ts": round(start * _MICROSECONDS, 3)}
+        at = start * _MICROSECONDS
         if self._spans >= self._limit:
             self._truncated = True
+            where = {"pid": 0, "tid": rank, "ts": round(at, 3)}
             self._write({"name": "truncated", "ph": "i", "s": "g", **where})
             return
         self._spans += 1
-        duration = round((end - start) * _MICROSECONDS, 3)
-        self._write({"name": kind, "cat": kind, "ph": "X", "dur": duration, **where})
+        duration = (end - start) * _MICROSECONDS
+        # The line that to_json would write, at a quarter of the time: there are very many of these.
+        self._append(
+            f'{{{_named(kind)}, "ph": "X", "dur": {duration:.3f}, '
+            f'"pid": 0, "tid": {rank}, "ts": {at:.3f}}}'
+        )
 
     def flush(self) -> None:
         """Hand every event to the operating system."""
@@ -100,9 +106,11 @@ class Timeline:
                 self._named.add((rank, label))
 
     def _write(self, event: dict[str, Any]) -> None:
+        self._append(to_json(event))
+
+    def _append(self, line: str) -> None:
         if self._stream is not None:
-            self._stream.write(b"" if self._empty else b",\n")
-            self._stream.write(to_json(event).encode())
+            self._stream.write((line if self._empty else ",\n" + line).encode())
             self._empty = False
 
     def __enter__(self) -> Self:
@@ -149,3 +157,9 @@ def _scan(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 def _about(rank: int, name: str, args: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "M", "pid": 0, "tid": rank, "args": args}
+
+
+@cache
+def _named(kind: str) -> str:
+    """The part of an event that says what it is."""
+    return f'"name": {to_json(kind)}, "cat": {to_json(kind)}'
