@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from psopt.config import JobConfig, Problem, load_job
+from psopt.config import JobConfig, OptimizerConfig, Problem, load_job
 from psopt.data.check import check as check_values
 from psopt.data.dataset import Dataset, open_dataset
 from psopt.data.layout import resolve
@@ -30,6 +30,8 @@ from psopt.schemes.wasp import Wasp
 Job: Any = JobConfig[AnyScheme]
 """The type of a job file."""
 
+_NO_OPTIMIZER = OptimizerConfig(name="SGD", lr=1.0)  # of a server that is never stepped by one
+
 _SCALE_FREE = {
     *("Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW", "Muon", "NAdam", "RAdam"),
     *("RMSprop", "Rprop"),
@@ -42,7 +44,8 @@ def load(path: Path, overrides: Sequence[str] = ()) -> JobConfig[Scheme]:
     Raises:
         ConfigError: everything that is wrong with it.
     """
-    config: JobConfig[Scheme] = load_job(path, Job, overrides, (check_options, check_wasp))
+    checks = (check_options, check_optimizer, check_wasp)
+    config: JobConfig[Scheme] = load_job(path, Job, overrides, checks)
     data = config.data.model_copy(update={"path": _absolute(config.data.path)})
     return config.model_copy(update={"data": data})
 
@@ -59,15 +62,25 @@ def check_options(config: JobConfig[Scheme]) -> Iterator[Problem]:
             yield from (Problem((section, "kwargs"), message) for message in problems)
 
 
+def check_optimizer(config: JobConfig[Scheme]) -> Iterator[Problem]:
+    """A scheme whose server steps by an optimizer, and none is given."""
+    if config.optimizer is None and config.scheme.needs_optimizer:
+        yield Problem(
+            (),
+            f"required key 'optimizer' is missing: scheme {config.scheme.name} takes its steps by "
+            "one, such as {name: SGD, lr: 0.02}",
+        )
+
+
 def check_wasp(config: JobConfig[Scheme]) -> Iterator[Problem]:
     """A weight on the gradient that the optimizer would cancel."""
-    scheme, optimizer = config.scheme, config.optimizer.name
-    if not isinstance(scheme, Wasp) or scheme.weight == "none":
+    scheme, optimizer = config.scheme, config.optimizer
+    if not isinstance(scheme, Wasp) or scheme.weight == "none" or optimizer is None:
         return
-    if scheme.weight_on == "gradient" and optimizer in _SCALE_FREE:
+    if scheme.weight_on == "gradient" and optimizer.name in _SCALE_FREE:
         yield Problem(
             ("scheme", "weight_on"),
-            f"{optimizer} divides the gradient by its own size, so a weight on the gradient has no "
+            f"{optimizer.name} divides the gradient by its own size, so a weight on the gradient has no "
             "effect; use 'weight_on: rate'",
         )
 
@@ -87,8 +100,8 @@ class Parts:
         return FirstOrder(
             model.parameters,
             model.shapes,
-            config.optimizer,
-            config.scheduler,
+            config.optimizer or _NO_OPTIMIZER,
+            config.scheduler if config.optimizer else None,
             config.train.clip_norm,
         )
 
@@ -149,7 +162,7 @@ def check(parts: Parts) -> None:
     try:
         parts.optimizer(parts.model)
     except ValueError as error:
-        name = parts.config.optimizer.name
+        name = parts.config.optimizer.name if parts.config.optimizer else "of the scheme"
         raise ModelError(f"optimizer {name} does not fit the model: {error}") from error
     plan = parts.tickets().plan(0)
     for batch in {min(plan.count(batch), 2): batch for batch in (0, len(plan) - 1)}.values():

@@ -27,6 +27,7 @@ def main(path: str, rank: int, size: int, port: str) -> None:
     parts = job.assemble(job.load(Path(path)))
     model = DistributedDataParallel(parts.model.module)
     options = parts.config.optimizer
+    assert options is not None
     optimizer = options.cls(model.parameters(), **options.options)
     tickets = parts.tickets()
     samples = steps = 0

@@ -254,7 +254,10 @@ class JobConfig(Section, Generic[SchemeT]):
     model: ModelConfig = Field(description="The model that is trained.")
     data: DataConfig = Field(default=DataConfig(), description="The data set.")
     scheme: SchemeT = Field(description="The parallel optimisation method, by its `name`.")
-    optimizer: OptimizerConfig = Field(description="The update rule of the server.")
+    optimizer: OptimizerConfig | None = Field(
+        default=None,
+        description="The update rule of the server; schemes that bring their own do without one.",
+    )
     scheduler: SchedulerConfig | None = Field(
         default=None, description="The learning-rate schedule; constant without one."
     )
@@ -275,7 +278,7 @@ class JobConfig(Section, Generic[SchemeT]):
 
     @model_validator(mode="after")
     def _schedule_fits_optimizer(self, info: ValidationInfo) -> Self:
-        if self.scheduler is None or was_tried(info):
+        if self.scheduler is None or self.optimizer is None or was_tried(info):
             return self
         problems = self.scheduler.check_on(self.optimizer)
         if problems:

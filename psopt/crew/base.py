@@ -28,15 +28,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from psopt.data.plan import Ticket
+from psopt.data.plan import BatchPlan, Ticket
 from psopt.replica.tasks import (
+    Buffers,
     Evaluate,
     Fetch,
     Gradient,
+    HandOver,
     Peers,
     Reply,
     Result,
     Rounds,
+    Slices,
     Span,
     Tally,
     Task,
@@ -47,16 +50,20 @@ from psopt.replica.tasks import (
 )
 
 __all__ = [
+    "BatchPlan",
+    "Buffers",
     "Crew",
     "Evaluate",
     "Fetch",
     "Gradient",
+    "HandOver",
     "Lost",
     "Observer",
     "Peers",
     "Reply",
     "Result",
     "Rounds",
+    "Slices",
     "Span",
     "Tally",
     "Task",

@@ -33,6 +33,7 @@ from psopt.crew.base import (
     sum_in_order,
 )
 from psopt.crew.virtual import Network
+from psopt.replica.memory import Memory
 from psopt.replica.replica import Replica
 from psopt.replica.tasks import Alone
 
@@ -85,6 +86,7 @@ class SimCrew:
         self._events: list[_Event] = []
         self._kept: deque[_Event] = deque()
         self._serial = 0
+        self._memories: dict[int, Memory] = {}
 
     @property
     def workers(self) -> tuple[int, ...]:
@@ -129,7 +131,7 @@ class SimCrew:
         """Replies in task order, without vectors. Evaluation is measurement: it takes no virtual time."""
         if all(isinstance(task, Evaluate) for task in tasks):
             return [
-                Reply(worker, tasks[position], self._perform(tasks[position]))
+                Reply(worker, tasks[position], self._perform(worker, tasks[position]))
                 for worker, block in self._blocks(len(tasks))
                 for position in block
             ]
@@ -151,7 +153,7 @@ class SimCrew:
             if needs_vectors(task, self._held.get(worker)):
                 carried = self._published[task.version][0]
                 self._now = self._network.to_worker(sent, _bytes(carried))
-        result = self._perform(task)
+        result = self._perform(self.workers[0], task)
         tallies, rounds = iter(result.tallies), []
         for tickets in task.rounds:
             if sums := tuple(islice(tallies, len(tickets))):
@@ -162,7 +164,7 @@ class SimCrew:
 
     def fetch(self, version: int) -> Result:
         """State of the replica, after the time that its vectors need to the server."""
-        result = self._perform(Fetch(version))
+        result = self._perform(self.workers[0], Fetch(version))
         self._now = self._network.to_server(self._now, _bytes(result.vectors))
         return result
 
@@ -175,13 +177,14 @@ class SimCrew:
         for tasks in self._open.values():
             tasks.clear()
 
-    def _perform(self, task: Task) -> Result:
+    def _perform(self, worker: int, task: Task) -> Result:
         """Perform ``task`` at its version; the result's vectors are the caller's."""
         replica = self._replica
+        memory = self._memories.setdefault(worker, Memory())
         if needs_vectors(task, replica.version):
             vectors, structure = self._published[task.version]
             replica.load(task.version, vectors, structure)
-        result = replica.perform(task, Alone())
+        result = replica.perform(task, Alone(), memory)
         return replace(result, vectors=tuple(vector.clone() for vector in result.vectors))
 
     def _give(self, worker: int, task: Task) -> int:
@@ -192,8 +195,9 @@ class SimCrew:
         self._held[worker] = task.version
         free = self._free[worker]
         start = max(self._network.to_worker(self._now, _bytes(carried)), free)
-        result = self._perform(task)
-        end = start + self._compute(worker, sum(tally.count for tally in result.tallies))
+        result = self._perform(worker, task)
+        seconds = self._compute_seconds(worker, result)
+        result, end = replace(result, seconds=seconds), start + seconds
         death = self._deaths.get(worker, float("inf"))
         reply = Reply(worker, task, result) if end < death else None
         self._observe(worker + 1, ("wait", free, max(free, min(start, death))))
@@ -204,6 +208,10 @@ class SimCrew:
         heapq.heappush(self._events, _Event(at, self._serial, worker, reply))
         self._open[worker].append(task)
         return self._serial
+
+    def _compute_seconds(self, worker: int, result: Result) -> float:
+        samples = sum(tally.count for tally in result.tallies)
+        return self._compute(worker, samples) if samples else 0.0
 
     def _next(self) -> _Event:
         """Go on to the next event."""
@@ -224,7 +232,7 @@ class SimCrew:
 
     def _bury(self, worker: int) -> Lost:
         tasks = tuple(self._open.pop(worker))
-        for table in (self._owed, self._held, self._free):
+        for table in (self._owed, self._held, self._free, self._memories):
             table.pop(worker, None)
         self._events = [event for event in self._events if event.worker != worker]
         self._kept = deque(event for event in self._kept if event.worker != worker)

@@ -110,6 +110,7 @@ class TicketBook:
         self._open: set[Ticket] = set()
         self._samples = 0
         self._refused = 0
+        self._spent = 0
 
     @property
     def rows(self) -> int:
@@ -118,8 +119,8 @@ class TicketBook:
 
     @property
     def position(self) -> int:
-        """Samples done with, over all epochs: applied or refused."""
-        return self._samples + self._refused
+        """Samples done with, over all epochs: applied, spent or refused."""
+        return self._samples + self._spent + self._refused
 
     @property
     def refused_samples(self) -> int:
@@ -133,8 +134,8 @@ class TicketBook:
 
     @property
     def samples(self) -> int:
-        """Samples applied so far, over all epochs."""
-        return self._samples
+        """Samples applied or spent so far, over all epochs."""
+        return self._samples + self._spent
 
     @property
     def epoch(self) -> float:
@@ -143,8 +144,9 @@ class TicketBook:
 
     @property
     def finished(self) -> bool:
-        """True when all tickets of all epochs are applied or refused."""
-        return self._peek() is None and not self._open
+        """True when all tickets of all epochs are applied or refused, or as many samples spent."""
+        spent = self.position >= self._epochs * self.rows
+        return spent or (self._peek() is None and not self._open)
 
     def plan(self, epoch: int) -> BatchPlan:
         """The plan of an epoch of this job."""
@@ -197,6 +199,10 @@ class TicketBook:
         self._close(ticket)
         self._refused += self.count(ticket)
 
+    def spend(self, samples: int) -> None:
+        """Counts gradients of ``samples`` samples that no ticket names, as those of fixed slices or shards."""
+        self._spent += samples
+
     def give_back(self, ticket: Ticket) -> None:
         """Takes back an open ticket (its worker is lost): it is issued again, before any other.
 
@@ -215,6 +221,7 @@ class TicketBook:
             "batch_size": self._first.batch_size,
             "samples": self._samples,
             "refused": self._refused,
+            "spent": self._spent,
             "next": [self._next.epoch, self._next.batch],
             "again": [[ticket.epoch, ticket.batch] for ticket in again],
         }
@@ -250,6 +257,7 @@ class TicketBook:
             )
         self._next, self._returned, self._open = following, again, set()
         self._samples, self._refused = state["samples"], state["refused"]
+        self._spent = state["spent"]
 
     def _peek(self) -> Ticket | None:
         """The ticket that issue() would give."""

@@ -22,15 +22,20 @@ from psopt.models.flat import FlatModel
 from psopt.optim.finite import is_finite
 from psopt.optim.first_order import FirstOrder
 from psopt.optim.tree import flatten_tree, unflatten_tree
+from psopt.replica.memory import Memory
 from psopt.replica.rounds import run_rounds
+from psopt.replica.slices import perform_buffers, perform_hand_over, perform_slices
 from psopt.replica.spans import SpanLog
 from psopt.replica.tasks import (
+    Buffers,
     Evaluate,
     Fetch,
     Gradient,
+    HandOver,
     Peers,
     Result,
     Rounds,
+    Slices,
     Tally,
     Task,
     Vectors,
@@ -54,6 +59,7 @@ class Replica:
 
     Attributes:
         version: that the parameters are at; -1 before the first ``load``.
+        carried: what came with the version beside the model's own vectors, on the host; None: nothing.
         total: host vector (n,) for the sum of a round's gradients.
     """
 
@@ -72,6 +78,7 @@ class Replica:
         self.model, self.loss, self.data, self.plan = model, loss, data, plan
         self.clock = clock or SpanLog()
         self.version = -1
+        self.carried: Any = None
         self.device = model.parameters.device
         self._make_optimizer = optimizer
         self._optimizer: FirstOrder | None = None
@@ -106,7 +113,7 @@ class Replica:
         Args:
             version: the version's number.
             vectors: parameters and buffers, then optimizer tensors when ``structure`` is given.
-            structure: of the optimizer state at the end of ``vectors``.
+            structure: of what is carried at the end of ``vectors``: optimizer state, or a direction.
         """
         own = self.model.vectors
         for mine, given in zip(own, vectors, strict=False):
@@ -114,13 +121,22 @@ class Replica:
                 mine.copy_(given, non_blocking=True)
         for loaded, group in zip(self._start, self.model.buffers, strict=True):
             loaded.copy_(group.flat)
+        self.carried = None
         if structure is not None:
-            self.optimizer.load(unflatten_tree(structure, vectors[len(own) :]))
+            self.carried = unflatten_tree(structure, vectors[len(own) :])
         self.version = version
 
-    def perform(self, task: Task, peers: Peers) -> Result:
-        """Do ``task`` at the loaded version, which the task names."""
+    def perform(self, task: Task, peers: Peers, memory: Memory) -> Result:
+        """Do ``task`` at the loaded version, which the task names, for the worker with ``memory``."""
         match task:
+            case Slices():
+                with self.clock.span("compute"):
+                    return perform_slices(self, task, memory)
+            case HandOver():
+                return perform_hand_over(self, task, memory)
+            case Buffers():
+                with self.clock.span("compute"):
+                    return perform_buffers(self, task)
             case Gradient():
                 with self.clock.span("compute"):
                     return self._perform_gradient(task)
@@ -137,19 +153,38 @@ class Replica:
 
         Where the loss is not finite, neither is the gradient: whoever sums it up will refuse it.
         """
-        x, y = self.data.train.batch(self.plan(ticket.epoch).rows(ticket.batch))
-        x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
-        self._seed_random_layers(ticket.epoch, ticket.batch)
-        output = self.model.module(x)
-        loss = self.loss(output, y)
-        torch.autograd.backward(loss)
-        self.model.gather_gradients(views)
+        x, y = self.batch(ticket)
+        loss, output = self.batch_gradient(x, y, views)
         self.model.gather_buffers()
         sums = tally(loss, output, y)
         if not math.isfinite(sums.loss):
             for view in views:
                 view.fill_(math.nan)
         return sums
+
+    def part(self, ticket: Ticket, views: tuple[Tensor, ...]) -> Tally:
+        """As ``gradient``, of the data alone: without the penalty, and from the loaded buffers."""
+        self.reset_buffers()
+        x, y = self.batch(ticket)
+        loss, output = self.batch_gradient(x, y, views)
+        return tally(loss, output, y)
+
+    def batch(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
+        """The ticket's samples and targets; random layers will be those of the ticket."""
+        x, y = self.data.train.batch(self.plan(ticket.epoch).rows(ticket.batch))
+        x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+        self._seed_random_layers(ticket.epoch, ticket.batch)
+        return x, y
+
+    def batch_gradient(
+        self, x: Tensor, y: Tensor, views: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Mean loss and output of a batch; its gradient, of the data alone, in ``views``."""
+        output = self.model.module(x)
+        loss = self.loss(output, y)
+        torch.autograd.backward(loss)
+        self.model.gather_gradients(views)
+        return loss, output
 
     def slot(self, index: int) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Scratch vector number ``index`` for a slot's gradient, shape (n,), and its views."""

@@ -29,6 +29,8 @@ def run_rounds(replica: Replica, task: Rounds, peers: Peers) -> Result:
         rounds end early at a gradient that is not finite, on all workers alike, unless
         ``task.skip_bad``.
     """
+    if task.install:
+        replica.optimizer.load(replica.carried)
     tallies: list[Tally] = []
     for tickets in task.rounds:
         sums, finite = _run_round(replica, tickets, peers, replica.total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from psopt.config import JobConfig
@@ -108,8 +108,7 @@ class Coordinator:
         self.progress = Progress(**tree["progress"])
         self.journal.restore(tree["journal"], self.progress.step, self.progress.seconds)
         self.state = self.scheme.init(self.context)
-        for name, value in tree["scheme"].items():
-            setattr(self.state, name, value)
+        self.scheme.restore(self.state, tree["scheme"])
         self._clock_base = self.progress.seconds
         self._saved_at = self.progress.step
 
@@ -119,7 +118,7 @@ class Coordinator:
             before = self._position()
             updates = self.scheme.step(self.context, self.state, self._limit())
             if not updates:
-                return "epochs"
+                return self.scheme.reason(self.state)
             self._account(updates)
             if self._evaluation_due(before):
                 self._evaluate()
@@ -233,11 +232,10 @@ class Coordinator:
             return None
         self._bring_home()
         start = self.crew.now()
-        kept = [f.name for f in fields(self.state) if not f.metadata.get("transient")]
         tree: Tree = {
             **self.server.state(),
             "tickets": self.tickets.state(),
-            "scheme": {name: getattr(self.state, name) for name in kept},
+            "scheme": self.scheme.export(self.state),
             "progress": asdict(self.progress),
             "journal": self.journal.state(),
         }

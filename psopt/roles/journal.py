@@ -71,6 +71,7 @@ class Journal:
                     "staleness": update.staleness,
                     "weight": update.weight,
                     "worker": update.worker,
+                    **update.figures,
                 }
             )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from psopt.crew.base import Result, Vectors
 from psopt.models.flat import FlatModel, parameters_sha256
@@ -61,6 +62,18 @@ class ParameterServer:
                 group.flat.copy_(value)
             else:
                 group.flat.lerp_(value, weight * rate)
+        self._version += 1
+
+    @torch.no_grad()
+    def place(self, parameters: Tensor) -> None:
+        """Put ``parameters`` (n,) in the place of the server's; the version advances."""
+        self.model.parameters.copy_(parameters)
+        self._version += 1
+
+    def settle(self, buffers: Vectors) -> None:
+        """Replace the buffers; the version advances."""
+        for group, value in zip(self.model.buffers, buffers, strict=True):
+            group.flat.copy_(value)
         self._version += 1
 
     def portable(self) -> tuple[Vectors, Any]:

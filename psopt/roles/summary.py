@@ -56,8 +56,8 @@ def summarise(
         "refused_samples": tickets.refused_samples,
         "parameters": server.model.parameters.numel(),
         "parameters_sha256": server.sha256(),
-        "optimizer": config.optimizer.name,
-        "lr": config.optimizer.lr,
+        "optimizer": config.optimizer.name if config.optimizer else None,
+        "lr": config.optimizer.lr if config.optimizer else None,
         "batch_size": config.train.batch_size,
         "seed": config.seed,
         "worker_seconds": [

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Any, Protocol
 
 from psopt.crew.base import Peers, Result, Task, Vectors
+from psopt.replica.memory import Memory
 from psopt.replica.replica import Replica
 
 
@@ -35,8 +38,11 @@ class Link(Protocol):
 def serve(link: Link, replica: Replica, introduction: dict[str, Any]) -> None:
     """Serve tasks until the coordinator says that the job is over."""
     link.introduce(introduction)
+    memory = Memory()
     while (order := link.receive(replica.inbox)) is not None:
         if order.vectors:
             replica.load(order.task.version, order.vectors, order.structure)
-        link.reply(order.serial, replica.perform(order.task, link.peers))
+        start = time.perf_counter()
+        result = replica.perform(order.task, link.peers, memory)
+        link.reply(order.serial, replace(result, seconds=time.perf_counter() - start))
     link.leave()

@@ -9,11 +9,17 @@ from pydantic import Field
 from psopt.schemes.asp import Asp
 from psopt.schemes.base import Scheme
 from psopt.schemes.bsp import Bsp
+from psopt.schemes.cg import Cg
+from psopt.schemes.lbfgs_static import LbfgsStatic
+from psopt.schemes.sandblaster import Sandblaster
 from psopt.schemes.wasp import Wasp
 
 SCHEMES: dict[str, type[Scheme]] = {
     "asp": Asp,
     "bsp": Bsp,
+    "cg": Cg,
+    "lbfgs_static": LbfgsStatic,
+    "sandblaster": Sandblaster,
     "wasp": Wasp,
 }
 

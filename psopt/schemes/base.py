@@ -10,17 +10,20 @@ cannot tell real ranks from virtual ones.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Protocol
 
 from pydantic import ConfigDict
+from torch import Tensor
 
-from psopt.crew.base import Crew, Lost, Observer, Result, Tally, Ticket, Vectors
+from psopt.crew.base import BatchPlan, Buffers, Crew, Lost, Observer, Result, Tally, Ticket, Vectors
 
 SECTION = ConfigDict(extra="forbid", strict=True)
 """Pydantic's settings for a scheme's dataclass."""
 
+
+_STATISTICS = 64  # batches that the statistics of buffers are averaged over
 
 TRANSIENT = {"transient": True}
 """Metadata of a state's field that a checkpoint leaves out."""
@@ -37,6 +40,7 @@ class Update:
         weight: what the update was multiplied by.
         worker: whose gradient it was; None for a round of several.
         seconds: on the crew's clock.
+        figures: more of this update for the metrics, by name.
     """
 
     version: int
@@ -45,6 +49,7 @@ class Update:
     staleness: int = 0
     weight: float = 1.0
     worker: int | None = None
+    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,12 @@ class Server(Protocol):
     ) -> None:
         """One optimizer step along ``vectors[0]`` times ``weight``; buffers follow."""
 
+    def place(self, parameters: Tensor) -> None:
+        """Put ``parameters`` (n,) in the place of the server's; the version advances."""
+
+    def settle(self, buffers: Vectors) -> None:
+        """Replace the buffers; the version advances."""
+
     def portable(self) -> tuple[Vectors, Any]:
         """Parameters, buffers and optimizer tensors, and the structure of the latter."""
 
@@ -106,6 +117,16 @@ class Tickets(Protocol):
     def epoch(self) -> float:
         """Epochs done."""
 
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done."""
+
+    @property
+    def rows(self) -> int:
+        """Samples of an epoch."""
+
+    def plan(self, epoch: int) -> BatchPlan: ...
+    def spend(self, samples: int) -> None: ...
     def issue(self) -> Ticket | None: ...
     def issue_round(self, slots: int) -> tuple[Ticket, ...]: ...
     def applied(self, ticket: Ticket) -> None: ...
@@ -125,6 +146,7 @@ class Context:
         skip_bad: leave out updates that are not finite, instead of ending the job.
         observe: is told how long the server's updates take.
         warn: says something loudly.
+        l2: penalty of the objective, l2/2 |w|^2, which gradients over slices and shards leave out.
         refused_in_a_row: updates refused since the last one that was made.
     """
 
@@ -134,11 +156,18 @@ class Context:
     skip_bad: bool = False
     observe: Observer = lambda rank, span: None
     warn: Callable[[str], None] = lambda message: None
+    l2: float = 0.0
     refused_in_a_row: int = 0
 
     def publish(self) -> None:
         """Lend the server's vectors to the crew."""
         self.crew.publish(self.server.version, self.server.vectors)
+
+    def place(self, parameters: Tensor) -> None:
+        """Have the server and the crew go on from ``parameters`` (n,), as a new version."""
+        self.crew.retire(self.server.version)
+        self.server.place(parameters)
+        self.publish()
 
     def apply(
         self, vectors: Vectors, *, epoch: int, weight: float = 1.0, rate: float = 1.0
@@ -150,6 +179,16 @@ class Context:
         self.observe(0, ("update", start, self.crew.now()))
         self.publish()
         self.refused_in_a_row = 0
+
+    def settle_buffers(self) -> None:
+        """Statistics (BatchNorm) that belong to the server's parameters, where the model has any."""
+        if len(self.server.vectors) > 1:
+            plan = self.tickets.plan(0)
+            tickets = tuple(Ticket(0, k) for k in range(min(len(plan), _STATISTICS)))
+            self.crew.reduce([Buffers(self.server.version, tickets)], self.server.inbox[1:])
+            self.crew.retire(self.server.version)
+            self.server.settle(self.server.inbox[1:])
+            self.publish()
 
     def refuse(self, tickets: Sequence[Ticket], culprits: Sequence[int]) -> None:
         """Account for an update that is not finite.
@@ -184,6 +223,17 @@ class Scheme(ABC):
     """A parallel optimisation method."""
 
     name: str
+    needs_optimizer: ClassVar[bool] = True  # whether the server steps by the job's optimizer
+
+    def export(self, state: Any) -> dict[str, Any]:
+        """What a checkpoint keeps of ``state``: a tree of plain values and tensors."""
+        kept = [each.name for each in fields(state) if not each.metadata.get("transient")]
+        return {name: getattr(state, name) for name in kept}
+
+    def restore(self, state: Any, tree: Mapping[str, Any]) -> None:
+        """Bring ``state``, which is fresh, to where ``export`` gave ``tree``."""
+        for name, value in tree.items():
+            setattr(state, name, value)
 
     @abstractmethod
     def init(self, context: Context) -> Any:
@@ -192,6 +242,10 @@ class Scheme(ABC):
     @abstractmethod
     def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
         """Go on until at least one update is made or refused; empty when all tickets are used up."""
+
+    def reason(self, state: Any) -> str:
+        """Why ``step`` has nothing left to do."""
+        return "epochs"
 
     def home(self, context: Context, state: Any) -> None:  # noqa: B027 - most have nothing to do
         """Make the server's parameters current, where the workers have gone on without it."""

@@ -1,0 +1,24 @@
+"""What one worker keeps from task to task: nothing that could not be made again from the tasks.
+
+A replica on a real rank has one memory; the virtual workers of one process share a replica and have
+a memory each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class Memory:
+    """A worker's own.
+
+    Attributes:
+        version: at which ``accrued`` was computed.
+        accrued: sum over slices (n,) int64, in quanta; None when nothing is.
+    """
+
+    version: int = -1
+    accrued: Tensor | None = None
