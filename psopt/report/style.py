@@ -140,7 +140,7 @@ def logarithmic(plots: Iterable[Axes], low: float, high: float) -> None:
         high: the highest one. Up to three decades have numbers at 1, 2 and 5 of each, and more have
             powers of ten only.
     """
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     few = math.log10(high) - math.log10(low) <= _FEW_DECADES
     plain = few and low >= _SMALL
@@ -151,6 +151,8 @@ def logarithmic(plots: Iterable[Axes], low: float, high: float) -> None:
             FuncFormatter(lambda value, _place: f"{value:g}" if plain else scientific(value))
         )
         axes.yaxis.set_minor_formatter(NullFormatter())
+        if not few:
+            axes.yaxis.set_minor_locator(NullLocator())  # nine a decade would be a black bar
 
 
 def scientific(value: float) -> str:
