@@ -145,14 +145,23 @@ def report(
         ),
     ] = None,
     plot_format: Annotated[str, typer.Option("--format", help="png or svg.")] = "png",
+    optimum: Annotated[
+        float | None,
+        typer.Option(metavar="VALUE", help="F* of the gap plot; the lowest seen if omitted."),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(metavar="START:END", help="Seconds that timelines show; also START: or :END."),
+    ] = None,
 ) -> None:
-    """Compare runs: a table, and plots of loss, accuracy, staleness and waiting."""
-    from psopt.report import ReportError
+    """Compare runs: a table, and plots of loss, accuracy, objective, staleness and waiting."""
+    from psopt.report import ReportError, parse_window
     from psopt.report import report as write_report
 
     try:
         formats = ("png",) if plot_format == "png" else ("png", plot_format)
-        write_report(directories, out, Console(), formats=formats)
+        part = None if window is None else parse_window(window)
+        write_report(directories, out, Console(), formats=formats, optimum=optimum, window=part)
     except (ReportError, FileNotFoundError) as error:
         _refuse(str(error))
 

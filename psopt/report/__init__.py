@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from psopt.report.build import report
+from psopt.report.gantt import parse_window
 from psopt.report.runs import ReportError
 
-__all__ = ["ReportError", "report"]
+__all__ = ["ReportError", "parse_window", "report"]

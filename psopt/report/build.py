@@ -11,13 +11,15 @@ from rich.console import Console
 from rich.text import Text
 
 from psopt.report.curves import draw_curves, legend_columns
-from psopt.report.gantt import draw_timeline, timeline_height
+from psopt.report.gantt import check_window, draw_timeline, timeline_height
+from psopt.report.gap import draw_gap, gap_remarks, references
 from psopt.report.runs import ReportError, Run, read_runs
 from psopt.report.staleness import asynchronous, draw_staleness, staleness_height
 from psopt.report.style import figure, save, shorten
 from psopt.report.table import comparison, remarks
 
 _CURVES_HEIGHT = 4.6
+_GAP_HEIGHT = 2.6
 _LEGEND_LINE = 0.18
 _FORMATS = ("png", "svg")
 
@@ -28,8 +30,10 @@ def report(
     console: Console,
     *,
     formats: Sequence[str] = ("png",),
+    optimum: float | None = None,
+    window: tuple[float, float] | None = None,
 ) -> Path:
-    """Compare runs: print a table and write report, staleness and timeline figures.
+    """Compare runs: print a table and write report, gap, staleness and timeline figures.
 
     Args:
         directories: run directories; a run that failed, or has no summary, is listed too.
@@ -37,27 +41,35 @@ def report(
             several. It is made when it is missing.
         console: where the table goes.
         formats: of "png" and "svg"; each figure is written once in each.
+        optimum: F*, the least objective that there is; None for the lowest that was seen.
+        window: start and end, in seconds, of what timelines show, infinite for those of the trace;
+            None for a typical stretch.
 
     Returns:
-        The directory of the figures. They are `report`, `staleness` where an update was stale, and
-        `timeline` (of several runs: `timeline-<run>`) where one was recorded.
+        The directory of the figures. They are `report`, `gap` where an objective was recorded,
+        `staleness` where an update was stale, and `timeline` (of several runs: `timeline-<run>`)
+        where one was recorded.
 
     Raises:
         ReportError: a directory is not of a run or is damaged, `out` cannot be written, a format
-            is unknown, or matplotlib is missing (after the table was printed).
+            is unknown, `optimum` or `window` does not fit these runs, or matplotlib is missing
+            (after the table was printed).
     """
     unknown = sorted(set(formats) - set(_FORMATS))
     if unknown or not formats:
         raise ReportError(f"unknown format {', '.join(unknown) or '(none)'}; use png or svg")
     runs = read_runs(directories)
+    references(runs, optimum)
+    if window is not None:
+        check_window(runs, window)
     for table in comparison(runs, console.width):
         console.print(table)
-    for line in remarks(runs):
+    for line in (*remarks(runs), *gap_remarks(runs, optimum)):
         console.print(Text(line))
     directory = Path(out) if out is not None else _default(runs)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        written = _figures(runs, directory, tuple(dict.fromkeys(formats)))
+        written = _figures(runs, directory, tuple(dict.fromkeys(formats)), optimum, window)
     except OSError as error:
         raise ReportError(
             f"{directory}: cannot write ({error}); name another with --out"
@@ -71,11 +83,21 @@ def _default(runs: Sequence[Run]) -> Path:
     return runs[0].path if len(runs) == 1 else Path("report")
 
 
-def _figures(runs: Sequence[Run], directory: Path, formats: tuple[str, ...]) -> list[Path]:
+def _figures(
+    runs: Sequence[Run],
+    directory: Path,
+    formats: tuple[str, ...],
+    optimum: float | None,
+    window: tuple[float, float] | None,
+) -> list[Path]:
     lines = math.ceil((len(runs) + 1) / legend_columns([shorten(run.label) for run in runs]))
     with figure(_CURVES_HEIGHT + _LEGEND_LINE * lines) as curves:
         draw_curves(curves, runs)
         written = save(curves, directory / "report", formats)
+    if any(run.objectives for run in runs):
+        with figure(_GAP_HEIGHT + _LEGEND_LINE * lines) as gap:
+            draw_gap(gap, runs, optimum)
+            written += save(gap, directory / "gap", formats)
     stale = asynchronous(runs)
     if stale:
         with figure(staleness_height(stale)) as histograms:
@@ -83,7 +105,7 @@ def _figures(runs: Sequence[Run], directory: Path, formats: tuple[str, ...]) -> 
             written += save(histograms, directory / "staleness", formats)
     for run, name in _timeline_names(runs):
         with figure(timeline_height(run)) as gantt:
-            draw_timeline(gantt, run)
+            draw_timeline(gantt, run, window)
             written += save(gantt, directory / name, formats)
     return written
 

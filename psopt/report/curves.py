@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from psopt.report.runs import Run
-from psopt.report.style import GREY, line_style, note, shorten
+from psopt.report.style import GREY, corner, line_style, logarithmic, note, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +87,7 @@ def _scale_loss(plots: Any, shown: Sequence[tuple[int, Run]]) -> None:
     values = [value for curve in curves for value in curve]
     low, high = min(values), min(max(values), ceiling)
     if low > 0 and math.log10(high / low) > _DECADES:
-        _logarithmic(plots)
+        logarithmic(plots, low, high)
         low, high = low / 1.15, high * 1.15
     else:
         margin = 0.05 * (high - low or abs(high) or 1.0)
@@ -95,26 +95,7 @@ def _scale_loss(plots: Any, shown: Sequence[tuple[int, Run]]) -> None:
     plots[0].set_ylim(low, high)
     if max(values) > ceiling:
         for axes in plots:
-            axes.text(
-                *(0.98, 0.96),
-                f"beyond {ceiling:.2g} not shown",
-                transform=axes.transAxes,
-                ha="right",
-                va="top",
-                fontsize=7.5,
-                color=GREY,
-            )
-
-
-def _logarithmic(plots: Any) -> None:
-    """A logarithmic axis with plain numbers at 1, 2 and 5 of each decade."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    for axes in plots:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+            corner(axes, f"beyond {ceiling:.2g} not shown")
 
 
 def _targets(plots: Any, shown: Sequence[tuple[int, Run]]) -> None:

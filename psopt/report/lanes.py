@@ -88,6 +88,12 @@ def choose(every: Sequence[Lane], most: int) -> list[Lane]:
     return [lane for lane in every if lane.rank in ranks]
 
 
+def extent(every: Sequence[Lane]) -> tuple[float, float]:
+    """Start of the first span and end of the last one, in seconds; there is at least one."""
+    first = min(lane.spans[0][1] for lane in every)
+    return first, max(end for lane in every for _, _, end in lane.spans)
+
+
 def window(every: Sequence[Lane]) -> tuple[float, float]:
     """Start and end, in seconds, of a typical stretch of a few rounds, away from evaluations.
 
@@ -96,8 +102,7 @@ def window(every: Sequence[Lane]) -> tuple[float, float]:
     Args:
         every: at least one lane with a span.
     """
-    first = min(lane.spans[0][1] for lane in every)
-    last = max(end for lane in every for _, _, end in lane.spans)
+    first, last = extent(every)
     length = min(_length(every) or last - first, last - first)
     starts = [first + (last - length - first) * k / _CANDIDATES for k in range(_CANDIDATES + 1)]
     paused = _busy(every, _PAUSES, starts, length)

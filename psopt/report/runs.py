@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Run:
         steps: the step rows of `metrics.jsonl`.
         evaluations: the evaluation rows of it.
         events: the events of `timeline.json`.
+        starts: the start rows of `metrics.jsonl`, of before the first step.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class Run:
     steps: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
     events: list[dict[str, Any]]
+    starts: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def status(self) -> str:
@@ -77,6 +79,11 @@ class Run:
             if isinstance(value, int | float):
                 return float(value)
         return None
+
+    @property
+    def objectives(self) -> list[dict[str, Any]]:
+        """The rows of start and steps that have a finite objective, in order."""
+        return [row for row in (*self.starts, *self.steps) if _is_finite(row.get("objective"))]
 
     @property
     def staleness(self) -> dict[int, int]:
@@ -138,6 +145,7 @@ def _read(path: Path) -> Run:
         steps=[row for row in rows if row.get("kind") == "step"],
         evaluations=[row for row in rows if row.get("kind") == "evaluation"],
         events=read_timeline(directory.timeline_path) if directory.timeline_path.exists() else [],
+        starts=[row for row in rows if row.get("kind") == "start"],
     )
 
 
@@ -178,3 +186,7 @@ def _hint(path: Path) -> str:
 def _inner(config: dict[str, Any], section: str, key: str) -> Any:
     inner = config.get(section)
     return inner.get(key) if isinstance(inner, dict) else None
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ GREY = "#8C8C8C"
 WIDTH = 7.2  # inches: the text width of a page
 _DPI = 200
 _LABEL = 60  # characters
+_FEW_DECADES = 3.0
+_SMALL = 1e-3
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _STYLE: dict[Any, Any] = {
     "font.size": 8.5,
     "axes.titlesize": 9,
@@ -112,6 +116,50 @@ def note(axes: Axes, text: str) -> None:
     """Say in the middle of an empty plot why it is empty."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
     axes.set_yticks([])
+
+
+def corner(axes: Axes, text: str) -> None:
+    """Say something small in the upper right corner of a plot."""
+    axes.text(
+        *(0.98, 0.96),
+        text,
+        transform=axes.transAxes,
+        ha="right",
+        va="top",
+        fontsize=7.5,
+        color=GREY,
+    )
+
+
+def logarithmic(plots: Iterable[Axes], low: float, high: float) -> None:
+    """A logarithmic axis of ordinates, its numbers without the markup that the style turns off.
+
+    Args:
+        plots: whose axis it is.
+        low: the lowest value shown. Below 0.001, numbers are written with powers of ten.
+        high: the highest one. Up to three decades have numbers at 1, 2 and 5 of each, and more have
+            powers of ten only.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    few = math.log10(high) - math.log10(low) <= _FEW_DECADES
+    plain = few and low >= _SMALL
+    for axes in plots:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+        axes.yaxis.set_major_formatter(
+            FuncFormatter(lambda value, _place: f"{value:g}" if plain else scientific(value))
+        )
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        if not few:
+            axes.yaxis.set_minor_locator(NullLocator())  # nine a decade would be a black bar
+
+
+def scientific(value: float) -> str:
+    """10⁻³ and 2·10⁻³: a positive number to three digits, without markup."""
+    mantissa, exponent = f"{value:.2e}".split("e")
+    power = "10" + str(int(exponent)).translate(_SUPERSCRIPTS)
+    return power if float(mantissa) == 1 else f"{float(mantissa):g}·{power}"
 
 
 def shorten(label: str) -> str:

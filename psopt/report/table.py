@@ -14,8 +14,9 @@ from psopt.report.runs import NO_SUMMARY, Run
 UNKNOWN = "-"
 _COLUMNS = (
     *("run", "scheme", "workers", "crew", "status", "steps", "samples", "seconds", "samples/s"),
-    *("test acc. %", "s to target", "staleness mean/max", "waiting %"),
+    *("objective", "test acc. %", "s to target", "staleness mean/max", "waiting %"),
 )
+_OBJECTIVE = 9  # a column of batch methods only
 _TEXT = 5  # so many columns hold words, or stand between them; the rest are numbers
 _STYLES = {
     "completed": "green",
@@ -41,6 +42,7 @@ def cells(run: Run) -> tuple[str, ...]:
         _number(samples, ",.0f"),
         _seconds(seconds),
         _number(rate, ",.0f"),
+        _number(run.objectives[-1]["objective"] if run.objectives else None, ".8g"),
         _number(None if accuracy is None else 100 * accuracy, ".2f"),
         _seconds(run.last("seconds_to_target")),
         _staleness(run),
@@ -58,6 +60,8 @@ def comparison(runs: Sequence[Run], width: int) -> list[Table]:
     rows = [cells(run) for run in runs]
     groups: list[list[int]] = [[]]
     for column in range(1, len(_COLUMNS)):
+        if column == _OBJECTIVE and all(row[column] == UNKNOWN for row in rows):
+            continue
         if groups[-1] and _width(rows, [*groups[-1], column]) > width:
             groups.append([])
         groups[-1].append(column)
@@ -73,7 +77,9 @@ def remarks(runs: Sequence[Run]) -> list[str]:
         if not run.summary:
             lines.append(f"{run.label}: no summary.json: the run is going on, or was killed")
         if not run.evaluations:
-            lines.append(f"{run.label}: no evaluation, so it has no line in the plots")
+            lines.append(
+                f"{run.label}: no evaluation, so it has no line in the plots of loss and accuracy"
+            )
         if run.summary.get("refused_updates"):
             lines.append(f"{run.label}: {run.summary['refused_updates']} updates were refused")
         if any(event.get("name") == "truncated" for event in run.events):

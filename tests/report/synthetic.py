@@ -6,6 +6,7 @@ import heapq
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -192,4 +193,46 @@ def make_run(path: Path, shape: Shape, *, summary: bool = True) -> Path:
                 ],
             }
         )
+    return path
+
+
+def make_batch_run(
+    path: Path,
+    objectives: Sequence[float | None],
+    *,
+    start: float | None = None,
+    slices: int = 3,
+    config: str = "model: {name: softmax}\nloss: {name: cross_entropy}\n",
+    passes: float = 1.0,
+    seconds: float = 0.5,
+) -> Path:
+    """A run of a batch method on two workers, which do `slices` slices each a round.
+
+    Args:
+        path: the directory, whose name is the job's.
+        objectives: after each round; None is written as null, nothing else is.
+        start: the objective of a start row; None for no such row.
+        slices: that a worker computes one after another.
+        config: model, data and loss sections.
+        passes: gradient passes a round.
+        seconds: of a round, of which the last fifth is spent waiting.
+    """
+    run = RunDirectory.create(path, path.name)
+    run.write_config(f"name: {path.name}\nscheme: {{name: dane}}\n{config}")
+    with MetricsWriter(run.metrics_path) as metrics:
+        if start is not None:
+            metrics.write(
+                {"kind": "start", "step": 0, "epoch": 0.0, "seconds": 0.0, "objective": start}
+            )
+        for step, objective in enumerate(objectives, 1):
+            place = {"step": step, "epoch": passes * step, "seconds": seconds * step}
+            metrics.write({"kind": "step", **place, "loss": objective, "objective": objective})
+    with Timeline(run.timeline_path, 100_000) as timeline:
+        for step in range(len(objectives)):
+            begin, slice_seconds = seconds * step, 0.8 * seconds / slices
+            for rank in (1, 2):
+                for k in range(slices):
+                    at = begin + k * slice_seconds
+                    timeline.add(rank, "compute", at, at + slice_seconds)
+                timeline.add(rank, "wait", begin + 0.8 * seconds, begin + seconds)
     return path

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.text import Text
 
 from psopt.report.curves import draw_curves, legend_columns
-from psopt.report.gantt import draw_timeline, timeline_height
+from psopt.report.gantt import draw_timeline, parse_window, timeline_height
 from psopt.report.runs import Run, read_runs
 from psopt.report.staleness import asynchronous, draw_staleness, staleness_height
-from psopt.report.style import WIDTH, figure, line_style, shorten
+from psopt.report.style import WIDTH, figure, line_style, scientific, shorten
+from tests.report.synthetic import make_batch_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,6 +88,12 @@ def test_logarithmic_axis_has_plain_numbers() -> None:
         words = texts(drawn(page))
         assert {"0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "2"} <= set(words)
         assert not any("$" in word for word in words)
+
+
+def test_numbers_with_powers_of_ten() -> None:
+    assert [scientific(value) for value in (1e-10, 2e-3, 1.0, 2.55e12, 0.99999)] == [
+        *("10⁻¹⁰", "2·10⁻³", "10⁰", "2.55·10¹²", "10⁰")
+    ]
 
 
 def test_constant_and_zero_losses() -> None:
@@ -189,6 +197,61 @@ def test_timeline(runs: dict[str, Path], name: str) -> None:
             if text.get_text().endswith("%"):
                 assert text.get_window_extent().x0 > right
         assert_on_page(page)
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [("1.0:2.5", (1.0, 2.5)), ("3.5:", (3.5, 5.0)), (":2", (0.0, 2.0)), (":", (0.0, 5.0))],
+)
+def test_timeline_of_a_window(tmp_path: Path, text: str, limits: tuple[float, float]) -> None:
+    (run,) = read_runs([make_batch_run(tmp_path / "dane", [1.0] * 5, seconds=1.0)])
+    with figure(timeline_height(run)) as page:
+        draw_timeline(page, run, parse_window(text))
+        (axes,) = drawn(page).axes
+        assert axes.get_xlim() == pytest.approx(limits)
+        for bars in axes.collections:
+            for path in bars.get_paths():
+                assert limits[0] - 1e-9 <= path.vertices[:, 0].min()
+                assert path.vertices[:, 0].max() <= limits[1] + 1e-9
+
+
+def test_timeline_of_a_short_window_is_in_milliseconds(tmp_path: Path) -> None:
+    (run,) = read_runs([make_batch_run(tmp_path / "dane", [1.0] * 5, seconds=1.0)])
+    with figure(timeline_height(run)) as page:
+        draw_timeline(page, run, (2.0, 2.5))
+        (axes,) = drawn(page).axes
+        assert axes.get_xlim() == pytest.approx((0.0, 500.0))
+        assert axes.get_xlabel() == "time after 2.000 s of the run (ms)"
+
+
+def seams(page: Figure) -> list[float]:
+    """Where slices touch, in the first lane."""
+    lines = page.axes[0].collections
+    found = next(line for line in lines if isinstance(line, LineCollection))
+    return [float(segment[0][0]) for segment in found.get_segments()]
+
+
+def test_slices_are_told_apart_where_there_is_room(tmp_path: Path) -> None:
+    """Of two rounds of 1 s, with 0.2 s of waiting; 400 slices in the window are too thin."""
+    for slices, expected in ((4, [0.2, 0.4, 0.6, 1.2, 1.4, 1.6]), (200, [])):
+        path = make_batch_run(tmp_path / str(slices), [1.0] * 2, seconds=1.0, slices=slices)
+        (run,) = read_runs([path])
+        with figure(timeline_height(run)) as page:
+            draw_timeline(page, run, (0.0, 2.0))
+            assert seams(drawn(page)) == pytest.approx(expected)
+
+
+def test_a_pause_between_slices_is_no_seam() -> None:
+    spans = [("compute", 0.0, 0.3), ("send", 0.3, 0.302), ("compute", 0.302, 0.6)]
+    spans += [("compute", 0.6001, 1.0)]
+    events = [
+        {"ph": "X", "name": kind, "tid": 1, "ts": 1e6 * start, "dur": 1e6 * (end - start)}
+        for kind, start, end in spans
+    ]
+    run = Run(Path("x"), "job", {}, {}, [], [], events)
+    with figure(timeline_height(run)) as page:
+        draw_timeline(page, run, (0.0, 1.0))
+        assert seams(drawn(page)) == pytest.approx([0.6001])
 
 
 def test_timeline_of_many_ranks_with_unknown_kinds() -> None:

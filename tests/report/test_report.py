@@ -9,7 +9,11 @@ from rich.console import Console
 
 from psopt.record import RunDirectory
 from psopt.report import ReportError, report
+from tests.commands import call, no_rank, refused
 from tests.report.conftest import bare
+from tests.report.synthetic import make_batch_run
+
+__all__ = ["no_rank"]
 
 PNG = b"\x89PNG\r\n"
 
@@ -55,6 +59,54 @@ def test_synchronous_run_has_no_staleness_figure(
 ) -> None:
     report([runs["bsp"]], tmp_path, console)
     assert not (tmp_path / "staleness.png").exists()
+
+
+def test_objectives_have_a_figure(tmp_path: Path, runs: dict[str, Path], console: Console) -> None:
+    batch = make_batch_run(tmp_path / "dane", [2.0, 1.0])
+    out = report([runs["bsp"], batch], tmp_path / "out", console)
+    assert (out / "gap.png").read_bytes().startswith(PNG)
+    text = console.export_text()
+    assert "objective" in text
+    assert f"wrote {out}/gap.png" in text
+    report([runs["bsp"]], tmp_path / "none", console)
+    assert not (tmp_path / "none" / "gap.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--optimum", "nan"], "--optimum nan: not a finite number"),
+        (["--optimum", "0.5"], "differ between these runs: dane; ridge. Report each of these 2"),
+        (["--window", "3"], "--window 3: not START:END in seconds"),
+        (["--window", "4:2"], "--window 4:2: not START:END"),
+        (["--window", "2:2"], "--window 2:2: not START:END"),
+        (["--window", "1:2:3"], "--window 1:2:3: not START:END"),
+        (["--window", "nan:2"], "--window nan:2: not START:END"),
+        (["--window", "one:2"], "--window one:2: not START:END"),
+        (["--window", "9:"], "dane did nothing in it; its timeline goes from 0.000 s to 1.000 s"),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path: Path, options: list[str], words: str) -> None:
+    config = "loss: {name: mse}\n"
+    paths = [make_batch_run(tmp_path / "dane", [2.0, 1.0])]
+    paths += [make_batch_run(tmp_path / "ridge", [2.0, 1.0], config=config)]
+    assert words in refused("report", *paths, "--out", tmp_path / "out", *options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_without_what_they_are_about(tmp_path: Path) -> None:
+    path = bare(tmp_path / "run", "name: job\n")
+    assert "no objective was recorded" in refused("report", path, "--optimum", "0.5")
+    assert "no timeline was recorded" in refused("report", path, "--window", "0:1")
+    assert "--optimum" in refused("report", path, "--optimum", "least")
+
+
+def test_options_that_fit(tmp_path: Path) -> None:
+    path = make_batch_run(tmp_path / "dane", [2.0, 1.0])
+    status, out, err = call("report", path, "--optimum", "1.5", "--window", ":0.5")
+    assert (status, err) == (0, "")
+    assert "lowest objective, 1, is below --optimum 1.5" in " ".join(out.split())
+    assert {"gap.png", "timeline.png"} <= {entry.name for entry in path.iterdir()}
 
 
 def test_broken_directory_stops_before_anything_is_written(

@@ -8,6 +8,7 @@ import pytest
 from psopt.report import ReportError
 from psopt.report.runs import read_runs
 from tests.report.conftest import bare
+from tests.report.synthetic import make_batch_run
 
 
 def test_whole_run(runs: dict[str, Path]) -> None:
@@ -43,6 +44,21 @@ def test_empty_run(runs: dict[str, Path]) -> None:
     assert (run.scheme, run.workers, run.target, run.waiting) == (None, None, None, None)
     assert run.staleness == {}
     assert run.last("samples") is None
+
+
+def test_objectives_are_those_that_are_finite(tmp_path: Path) -> None:
+    path = make_batch_run(tmp_path / "dane", [2.0, None, 0.5], start=3.0)
+    with (path / "metrics.jsonl").open("a") as stream:
+        stream.write('{"kind": "step", "step": 4, "objective": NaN}\n')
+        stream.write('{"kind": "step", "step": 5, "objective": -Infinity}\n')
+        stream.write('{"kind": "step", "step": 6}\n')
+    (run,) = read_runs([path])
+    assert [(row["step"], row["objective"]) for row in run.objectives] == [
+        (0, 3.0),
+        (1, 2.0),
+        (3, 0.5),
+    ]
+    assert len(run.steps) == 6
 
 
 def test_each_directory_once(runs: dict[str, Path]) -> None:

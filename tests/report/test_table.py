@@ -32,14 +32,14 @@ WHOLE = run(
 def test_cells() -> None:
     assert cells(WHOLE) == (
         *("job", "wasp", "4", "mpi", "completed", "12,345", "790,080", "100.0", "7,901"),
-        *("98.77", "8.21", "3.50 / 10", "20.0"),
+        *("-", "98.77", "8.21", "3.50 / 10", "20.0"),
     )
-    assert cells(run()) == ("job", "wasp", "-", "-", "no summary", *["-"] * 8)
+    assert cells(run()) == ("job", "wasp", "-", "-", "no summary", *["-"] * 9)
 
 
 def test_zeroes_and_nulls() -> None:
     found = cells(run(seconds=0.0, samples=0, test_accuracy=None, staleness_histogram={}))
-    assert found[5:] == ("-", "0", "0", "-", "-", "-", "-", "-")
+    assert found[5:] == ("-", "0", "0", "-", "-", "-", "-", "-", "-")
 
 
 def test_wide_console_gets_one_table() -> None:
@@ -59,6 +59,15 @@ def test_narrow_console_gets_several_with_every_column() -> None:
     assert max(map(len, text.splitlines())) <= 60
 
 
+def test_objective_has_a_column_where_a_run_has_one() -> None:
+    rows = [{"objective": value} for value in (2.0, 0.123456789, None)]
+    batch = Run(Path("x"), "batch", {}, {}, rows, [], [])
+    assert cells(batch)[9] == "0.12345679"
+    for runs, shown in (([WHOLE, batch], True), ([WHOLE, run()], False)):
+        (table,) = comparison(runs, 200)
+        assert ("objective" in [column.header for column in table.columns]) == shown
+
+
 def test_every_run_has_a_row(runs: dict[str, Path]) -> None:
     console = Console(width=200, record=True)
     console.print(*comparison(read_runs(list(runs.values())), 200))
@@ -73,5 +82,5 @@ def test_remarks(runs: dict[str, Path]) -> None:
     assert "wild-job: 3 updates were refused" in lines
     assert "failed-job: failed: worker 1 raised ValueError" in lines
     assert "going-job: no summary.json: the run is going on, or was killed" in lines
-    assert "123: no evaluation, so it has no line in the plots" in lines
+    assert "123: no evaluation, so it has no line in the plots of loss and accuracy" in lines
     assert not any(line.startswith("bsp-job") for line in lines)
