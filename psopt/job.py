@@ -120,6 +120,7 @@ class Parts:
             self.optimizer,
             seed=self.config.seed,
             evaluation_batch=self.config.evaluate.batch_size,
+            l2=self.config.loss.l2,
             clock=clock,
         )
 
@@ -133,6 +134,7 @@ def assemble(config: JobConfig[Scheme], device: torch.device | str = "cpu") -> P
     data = open_dataset(
         config.data.path,
         cache_bytes=config.data.cache_bytes,
+        classes=config.data.classes,
         train_limit=config.data.train_limit,
         test_limit=config.data.test_limit,
         normalise=config.data.normalise,
@@ -148,6 +150,8 @@ def assemble(config: JobConfig[Scheme], device: torch.device | str = "cpu") -> P
         )
     except ModelError as error:
         raise ModelError(f"{error} (the samples are those of {config.data.path})") from error
+    if config.model.dtype == "float64":
+        module = module.double()
     loss = build_loss(config.loss.name, config.loss.factory, config.loss.kwargs)
     return Parts(config, data, FlatModel(module, device), loss)
 
@@ -175,11 +179,12 @@ def _try_gradient(parts: Parts, rows: Any) -> None:
     Raises:
         ModelError: it fails, or is none.
     """
-    x, y = parts.data.train.batch(rows)
+    x, y = map(parts.model.widen, parts.data.train.batch(rows))
     where = f"{parts.data.path} (x of shape {tuple(x.shape)}, y of shape {tuple(y.shape)})"
     with torch.random.fork_rng(devices=[]):
         try:
             output = copy.deepcopy(parts.model.module).train()(x)
+            _check_width(parts, output, y)
             loss = parts.loss(output, y)
             _check_loss(loss)
             torch.autograd.backward(loss)
@@ -190,11 +195,26 @@ def _try_gradient(parts: Parts, rows: Any) -> None:
                 f"the model or the loss fails on the first samples of {where}: "
                 f"{type(error).__name__}: {error}"
             ) from error
-    if y.ndim == 1 and output.ndim == 2 and output.shape[1] < parts.data.outputs:
-        raise ModelError(
-            f"the model has {output.shape[1]} outputs, but the labels of {parts.data.path} go up to "
-            f"{parts.data.outputs - 1}"
-        )
+
+
+def _check_width(parts: Parts, output: torch.Tensor, y: torch.Tensor) -> None:
+    """The model has an output a class; or one logit for two classes, where the loss takes that.
+
+    Raises:
+        ModelError: it has fewer.
+    """
+    classes, loss = parts.data.outputs, parts.config.loss.name
+    if y.ndim != 1 or (output.ndim != 2 and loss != "logistic"):
+        return
+    width = output.shape[1] if output.ndim == 2 else 1
+    one_logit = width == 1 and classes == 2
+    if width >= classes or (one_logit and loss in ("logistic", None)):
+        return
+    remedy = "; one logit for two classes goes with loss logistic" if one_logit else ""
+    raise ModelError(
+        f"the model has {width} outputs, but the labels of {parts.data.path} go up to "
+        f"{classes - 1}{remedy}"
+    )
 
 
 def _check_loss(loss: Any) -> None:

@@ -56,7 +56,7 @@ def tiny(folder: Path, rows: int = 20, test: int = 9, *, regression: bool = Fals
     return path
 
 
-def sections(data: Path, **changes: Any) -> dict[str, Any]:
+def sections(data: Path, /, **changes: Any) -> dict[str, Any]:
     """The sections of a small job; `changes` replaces whole sections."""
     return {
         "name": "test",
@@ -70,12 +70,12 @@ def sections(data: Path, **changes: Any) -> dict[str, Any]:
     }
 
 
-def configured(data: Path, **changes: Any) -> Any:
+def configured(data: Path, /, **changes: Any) -> Any:
     """A small job."""
     return job.Job.model_validate_json(json.dumps(sections(data, **changes)))
 
 
-def job_file(folder: Path, data: Path, **changes: Any) -> Path:
+def job_file(folder: Path, data: Path, /, **changes: Any) -> Path:
     """The YAML file of a small job."""
     path = folder / "job.yaml"
     path.write_text(dump_job(configured(data, **changes)), encoding="utf-8")
@@ -237,8 +237,8 @@ def _replica(config: Any, bad: Collection[Ticket]) -> Replica:
     replica = job.assemble(config).replica()
     right = replica.gradient
 
-    def poisoned(ticket: Ticket, views: tuple[torch.Tensor, ...]) -> Tally:
-        tally = right(ticket, views)
+    def poisoned(ticket: Ticket, flat: torch.Tensor, views: tuple[torch.Tensor, ...]) -> Tally:
+        tally = right(ticket, flat, views)
         if ticket in bad:
             views[0].fill_(torch.nan)
         return tally

@@ -22,7 +22,7 @@ from psopt.config.schema import (
     TrainConfig,
 )
 from psopt.config.section import STRICT, Section
-from psopt.config.values import ByteCount, Duration, FiniteFloat, ImportPath, JobName
+from psopt.config.values import ByteCount, Classes, Duration, FiniteFloat, ImportPath, JobName
 
 __all__ = [
     "STRICT",
@@ -30,6 +30,7 @@ __all__ = [
     "ByteCount",
     "Check",
     "CheckpointConfig",
+    "Classes",
     "ClusterConfig",
     "ComputeConfig",
     "ConfigError",

@@ -10,11 +10,11 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, model_v
 from psopt.config.optimizers import OptimizerConfig, SchedulerConfig, was_tried
 from psopt.config.problems import Problem, SectionError
 from psopt.config.section import Section, only_one
-from psopt.config.values import ByteCount, Duration, FiniteFloat, ImportPath, JobName
+from psopt.config.values import ByteCount, Classes, Duration, FiniteFloat, ImportPath, JobName
 
 SchemeT = TypeVar("SchemeT")
-ModelName = Literal["softmax", "mlp", "lenet5", "resnet18", "resnet101"]
-LossName = Literal["cross_entropy", "mse"]
+ModelName = Literal["linear", "softmax", "logistic", "mlp", "lenet5", "resnet18", "resnet101"]
+LossName = Literal["cross_entropy", "mse", "logistic"]
 
 
 class ModelConfig(Section):
@@ -26,6 +26,10 @@ class ModelConfig(Section):
     )
     kwargs: dict[str, Any] = Field(
         default={}, description="Keyword arguments of the model or of the factory."
+    )
+    dtype: Literal["float32", "float64"] = Field(
+        default="float32",
+        description="Type of the parameters; float32 leaves a model as it is built.",
     )
 
     @model_validator(mode="after")
@@ -44,6 +48,11 @@ class LossConfig(Section):
     )
     kwargs: dict[str, Any] = Field(
         default={}, description="Keyword arguments of the loss or of the factory."
+    )
+    l2: FiniteFloat = Field(
+        default=0.0,
+        ge=0,
+        description="Adds l2/2 * |w|^2 over all trained parameters to the objective.",
     )
 
     @model_validator(mode="before")
@@ -65,6 +74,10 @@ class DataConfig(Section):
         default="sample",
         min_length=1,
         description="HDF5 file, or 'sample' for the small set of digits that comes with psopt.",
+    )
+    classes: Classes | None = Field(
+        default=None,
+        description="Use the samples of these labels only, renumbered from 0 in this order.",
     )
     train_limit: int | None = Field(
         default=None, ge=1, description="Use the first rows only: number of training samples."

@@ -92,6 +92,20 @@ def _check_clock(text: str, match: re.Match[str]) -> None:
             raise ValueError(f"{text!r} is not a duration: {unit} go from 0 to {limit - 1}")
 
 
+def classes(labels: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the labels of at least two classes unchanged.
+
+    Raises:
+        ValueError: there are fewer, or one of them is there twice.
+    """
+    if len(labels) < 2:
+        raise ValueError(f"there must be at least two classes, not {len(labels)}")
+    twice = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
+    if twice:
+        raise ValueError(f"the label {twice[0]} is there twice; name each class once")
+    return labels
+
+
 def byte_count(value: Any) -> Any:
     """Turn a size such as "512 MiB" or "2GB" into bytes; what is not text passes through.
 
@@ -117,6 +131,12 @@ ImportPath = Annotated[
     str, AfterValidator(import_path), WithJsonSchema({"type": "string", "pattern": "^[^:]+:[^:]+$"})
 ]
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
+# Labels of a data set, at least two.
+Classes = Annotated[
+    tuple[Annotated[int, Field(ge=0, le=2**63 - 1)], ...],
+    Field(json_schema_extra={"minItems": 2, "uniqueItems": True}),
+    AfterValidator(classes),
+]
 # Seconds, more than none.
 Duration = Annotated[
     float,

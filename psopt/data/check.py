@@ -84,6 +84,6 @@ def _refuse(split: Split, name: str, values: torch.Tensor, first: int) -> None:
         row = int(torch.argmin(finite.to(torch.uint8)))
         found = "NaN" if values[row].isnan().any() else "an infinite value"
         raise DataError(
-            f"{split.path}: /{split.name}/{name} row {first + row} holds {found}; remove such rows "
+            f"{split.path}: /{split.name}/{name} row {split.file_row(first + row)} holds {found}; remove such rows "
             "or replace their values, and import again"
         )

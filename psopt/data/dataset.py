@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from psopt.data.check import check
+from psopt.data.classes import choose_classes
 from psopt.data.errors import DataError
 from psopt.data.layout import Table, open_file, read_attributes, read_table, resolve
 from psopt.data.split import Split
@@ -27,7 +29,7 @@ class Dataset:
         path: the HDF5 file.
         train: the training samples.
         test: the test samples.
-        attributes: the file's root attributes.
+        attributes: the file's root attributes; `classes` among them names the chosen ones only.
         outputs: the number of classes, or the width of the regression targets.
         classes: the class names; None when the file has none, or for regression.
         input_shape: of one sample.
@@ -65,6 +67,7 @@ def open_dataset(
     path: str | Path,
     *,
     cache_bytes: int,
+    classes: Sequence[int] | None = None,
     train_limit: int | None = None,
     test_limit: int | None = None,
     normalise: bool = True,
@@ -74,7 +77,10 @@ def open_dataset(
     Args:
         path: an HDF5 file (layout: `psopt.data.layout`), or "sample" for the packaged digits.
         cache_bytes: the most memory, in bytes, to hold x of both splits in.
-        train_limit: use the first rows of the training set only, >= 1; None for all.
+        classes: use the samples of these labels only, in both splits; the first label becomes 0,
+            the next 1, and so on. None for all.
+        train_limit: use the first rows of the training set only (of the chosen classes), >= 1; None
+            for all.
         test_limit: the same of the test set.
         normalise: scale uint8 x to [0, 1], then subtract `mean` and divide by `std` of the file.
             False only turns x into float32.
@@ -90,7 +96,13 @@ def open_dataset(
         train, test = read_table(file, "train"), read_table(file, "test")
         attributes = read_attributes(file)
     _check_alike(path, train, test)
-    outputs = _outputs(path, train, test, attributes.get("classes"))
+    names = attributes.get("classes")
+    outputs = _outputs(path, train, test, names)
+    if classes is not None:
+        train, test = choose_classes(path, train, test, classes)
+        outputs = len(classes)
+        if names:
+            attributes["classes"] = tuple(names[label] for label in classes)
     affine = _affine(path, train, attributes) if normalise else None
     splits = []
     for table, limit in ((train, train_limit), (test, test_limit)):

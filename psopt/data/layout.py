@@ -60,10 +60,11 @@ class Table:
 
     Args:
         name: "train" or "test".
-        rows: samples in the file.
+        rows: samples in the file, or of them chosen.
         shape: of one sample.
         stored: dtype of x in the file.
         y: (rows,) int64 labels, or (rows, width) float32 targets.
+        chosen: (rows,) which rows of the file are used, rising; None for all.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Table:
     shape: tuple[int, ...]
     stored: np.dtype[Any]
     y: npt.NDArray[np.int64] | npt.NDArray[np.float32]
+    chosen: npt.NDArray[np.int64] | None = None
 
     @property
     def held(self) -> np.dtype[Any]:

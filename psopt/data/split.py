@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import h5py
 import numpy as np
@@ -20,52 +20,7 @@ from torch import Tensor
 
 from psopt.data.errors import DataError
 from psopt.data.layout import Table, member, open_file
-
-Rows = npt.NDArray[np.int64]
-
-
-class _Reader(Protocol):
-    """Where the raw x of a split come from: uint8 or float32, always a new tensor from `take`."""
-
-    def take(self, rows: Rows) -> Tensor: ...
-    def window(self, first: int, last: int) -> Tensor: ...
-
-
-class _Cached:
-    """All rows, in memory."""
-
-    def __init__(self, x: Tensor) -> None:
-        self._x = x
-
-    def take(self, rows: Rows) -> Tensor:
-        return self._x.index_select(0, torch.from_numpy(rows))
-
-    def window(self, first: int, last: int) -> Tensor:
-        return self._x[first:last]
-
-
-class _Windowed:
-    """Rows read from the file when they are asked for."""
-
-    def __init__(self, x: h5py.Dataset, dtype: np.dtype[Any], rows: int) -> None:
-        self._x, self._dtype, self._rows = x, dtype, rows
-
-    def take(self, rows: Rows) -> Tensor:
-        # HDF5 selects rising, distinct rows only: read those, then put them in the order asked for.
-        distinct, order = np.unique(rows, return_inverse=True)
-        if distinct.size and not 0 <= distinct[0] <= distinct[-1] < self._rows:
-            raise IndexError(f"rows {distinct[0]}..{distinct[-1]} are not in 0..{self._rows - 1}")
-        return torch.from_numpy(self._read(distinct)[order])
-
-    def window(self, first: int, last: int) -> Tensor:
-        return torch.from_numpy(self._read(slice(first, last)))
-
-    def _read(self, selection: Rows | slice) -> npt.NDArray[Any]:
-        try:
-            return np.asarray(self._x.astype(self._dtype)[selection])
-        except OSError as error:
-            where = f"{self._x.file.filename}: {self._x.name}"
-            raise DataError(f"{where}: cannot be read: {error}; the file is damaged") from error
+from psopt.data.reader import Cached, Reader, Rows, Windowed, read_chosen
 
 
 class Split:
@@ -77,7 +32,7 @@ class Split:
     Args:
         path: the HDF5 file.
         table: the split's description and its y.
-        rows: use this many rows, the first ones.
+        rows: use this many rows of the table, the first ones.
         cached: hold x in memory.
         affine: (scale, shift) of the normalisation, each broadcastable to a batch; None for none.
     """
@@ -95,9 +50,10 @@ class Split:
         self.cached = cached
         self.raw_dtype = table.held
         self._rows = rows
+        self._chosen = None if table.chosen is None else table.chosen[:rows]
         self._y = torch.from_numpy(table.y[:rows].copy())
         self._affine = affine
-        self._reader: _Reader | None = None
+        self._reader: Reader | None = None
         self._file: h5py.File | None = None
 
     def __len__(self) -> int:
@@ -153,6 +109,10 @@ class Split:
             raise IndexError(f"rows {first}..{last - 1} are not in 0..{self._rows - 1}")
         return self._source().window(first, last)
 
+    def file_row(self, row: int) -> int:
+        """The row of the file that a row of the split is."""
+        return row if self._chosen is None else int(self._chosen[row])
+
     def describe(self) -> str:
         """One line for logs: samples, shape, dtype, kind of y, where x is held."""
         shape = "x".join(map(str, self.input_shape))
@@ -170,22 +130,26 @@ class Split:
             self._file.close()
             self._file = None
 
-    def _source(self) -> _Reader:
+    def _source(self) -> Reader:
         if self._reader is None:
             file = open_file(self.path)
             x = member(file, f"{self.name}/x")
             if self.cached:
                 with file:
-                    self._reader = _Cached(torch.from_numpy(self._load(x)))
+                    self._reader = Cached(torch.from_numpy(self._load(x)))
             else:
-                self._file, self._reader = file, _Windowed(x, self.raw_dtype, self._rows)
+                self._file = file
+                self._reader = Windowed(x, self.raw_dtype, self._rows, self._chosen)
         return self._reader
 
     def _load(self, x: h5py.Dataset) -> npt.NDArray[Any]:
         values = np.empty((self._rows, *self.input_shape), self.raw_dtype)
         try:
+            if self._chosen is not None:
+                read_chosen(x, self._chosen, values)
+                return values
             x.read_direct(values, np.s_[: self._rows])  # converts to our dtype as it reads
-        except (OSError, TypeError, ValueError) as error:
+        except (OSError, TypeError, ValueError, IndexError) as error:
             raise DataError(
                 f"{self.path}: /{self.name}/x cannot be read: {error}; the file is damaged, or was "
                 "changed since it was opened"

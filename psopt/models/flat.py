@@ -112,6 +112,12 @@ class FlatModel:
         pieces = torch.split(flat, list(self.sizes))
         return tuple(x.view(p.shape) for x, p in zip(pieces, self._parameters, strict=True))
 
+    def widen(self, values: Tensor) -> Tensor:
+        """Gives samples in the wider dtype of their own and the parameters'; labels as they are."""
+        if not values.is_floating_point():
+            return values
+        return values.to(torch.promote_types(values.dtype, self.parameters.dtype))
+
     def gather_gradients(self, views: Sequence[Tensor]) -> None:
         """Move the gradients of the last backward pass into ``views`` (of a flat gradient vector).
 
@@ -160,7 +166,8 @@ class FlatModel:
         """Set parameters and buffers by name, as a checkpoint holds them.
 
         Raises:
-            ValueError: a name is missing or unknown, or a shape differs; nothing is set then.
+            ValueError: a name is missing or unknown, or a shape or a dtype differs; nothing is set
+                then.
         """
         mine = self.check_named(parameters, buffers)
         with torch.no_grad():
@@ -173,7 +180,7 @@ class FlatModel:
         """This model's tensors by name, when those of a checkpoint fit them.
 
         Raises:
-            ValueError: a name is missing or unknown, or a shape differs.
+            ValueError: a name is missing or unknown, or a shape or a dtype differs.
         """
         mine = {**self.named_parameters(), **self.named_buffers()}
         given = {**parameters, **buffers}
@@ -185,6 +192,11 @@ class FlatModel:
                 raise ValueError(
                     f"the checkpoint is of another model: {name} has shape {tuple(value.shape)} "
                     f"there and {tuple(mine[name].shape)} here"
+                )
+            if mine[name].dtype != value.dtype:
+                raise ValueError(
+                    f"the checkpoint is of another model: {name} is {value.dtype} there and "
+                    f"{mine[name].dtype} here"
                 )
         return mine
 

@@ -40,7 +40,34 @@ def _mse() -> Loss:
     return mse
 
 
-LOSSES: dict[str, Callable[..., Loss]] = {"cross_entropy": _cross_entropy, "mse": _mse}
+def _logistic() -> Loss:
+    """Mean of log(1 + exp(-z)) where the label is 1, and of log(1 + exp(z)) where it is 0.
+
+    z is (batch, 1) or (batch,), the labels (batch,) int64, each 0 or 1.
+    """
+
+    def logistic(output: Tensor, y: Tensor) -> Tensor:
+        if y.is_floating_point() or y.ndim != 1:
+            raise ValueError(
+                f"logistic: y is {y.dtype} of shape {tuple(y.shape)}; it must be class labels "
+                "(batch,), 0 or 1"
+            )
+        if output.shape not in ((len(y), 1), (len(y),)):
+            raise ValueError(
+                f"logistic: outputs {tuple(output.shape)} must be one logit a sample, "
+                f"({len(y)}, 1); take model logistic, or loss cross_entropy"
+            )
+        sign = (2 * y - 1).to(output.dtype)
+        return -functional.logsigmoid(sign * output.reshape(-1)).mean()
+
+    return logistic
+
+
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "cross_entropy": _cross_entropy,
+    "mse": _mse,
+    "logistic": _logistic,
+}
 
 
 def build_loss(

@@ -11,12 +11,14 @@ from torch import nn
 
 from psopt.models.factory import ModelError, call, kwargs_problems, load, refuse
 from psopt.models.lenet import LeNet5
+from psopt.models.linear import Linear, logistic
 from psopt.models.mlp import Mlp
 from psopt.models.resnet import resnet18, resnet101
-from psopt.models.softmax import Softmax
 
 ZOO: dict[str, Callable[..., nn.Module]] = {
-    "softmax": Softmax,
+    "linear": Linear,
+    "softmax": Linear,
+    "logistic": logistic,
     "mlp": Mlp,
     "lenet5": LeNet5,
     "resnet18": resnet18,

@@ -26,6 +26,7 @@ from psopt.replica.memory import Memory
 from psopt.replica.rounds import run_rounds
 from psopt.replica.slices import perform_buffers, perform_hand_over, perform_slices
 from psopt.replica.spans import SpanLog
+from psopt.replica.tally import tally
 from psopt.replica.tasks import (
     Buffers,
     Evaluate,
@@ -55,6 +56,7 @@ class Replica:
         optimizer: makes the replica's own optimizer, for ``Rounds``.
         seed: the job's; seeds random layers together with the ticket.
         evaluation_batch: rows of one chunk of the test split.
+        l2: weight of the penalty l2/2 |w|^2 that the objective adds to the mean loss.
         clock: where the time goes.
 
     Attributes:
@@ -73,6 +75,7 @@ class Replica:
         *,
         seed: int,
         evaluation_batch: int,
+        l2: float = 0.0,
         clock: SpanLog | None = None,
     ) -> None:
         self.model, self.loss, self.data, self.plan = model, loss, data, plan
@@ -82,7 +85,7 @@ class Replica:
         self.device = model.parameters.device
         self._make_optimizer = optimizer
         self._optimizer: FirstOrder | None = None
-        self._seed, self._chunk = seed, evaluation_batch
+        self._seed, self._chunk, self._l2 = seed, evaluation_batch, l2
         model.module.train()
         self._gradient = torch.zeros_like(model.parameters)
         self._gradient_views = model.split(self._gradient)
@@ -148,19 +151,54 @@ class Replica:
             case Fetch():
                 return self._perform_fetch()
 
-    def gradient(self, ticket: Ticket, views: tuple[Tensor, ...]) -> Tally:
-        """Gradient of the mean loss over the ticket's rows, into ``views``; buffers advance.
+    def gradient(self, ticket: Ticket, flat: Tensor, views: tuple[Tensor, ...]) -> Tally:
+        """Gradient of the objective over the ticket's rows, mean loss + l2/2 |w|^2; buffers advance.
 
-        Where the loss is not finite, neither is the gradient: whoever sums it up will refuse it.
+        Where the objective is not finite, neither is the gradient: whoever sums it up will refuse
+        it.
+
+        Args:
+            ticket: which rows.
+            flat: receives the gradient, shape (n,), of the parameters' dtype.
+            views: the views into ``flat``.
+
+        Returns:
+            Sums over the rows of the objective (the penalty counts once a row) and of the correct
+            answers.
         """
         x, y = self.batch(ticket)
         loss, output = self.batch_gradient(x, y, views)
         self.model.gather_buffers()
         sums = tally(loss, output, y)
+        if self._l2:
+            sums = replace(sums, loss=sums.loss + sums.count * self._add_penalty(flat))
         if not math.isfinite(sums.loss):
-            for view in views:
-                view.fill_(math.nan)
+            flat.fill_(math.nan)
         return sums
+
+    def place(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples as a split gives them, on the replica's device and no narrower than its parameters."""
+        x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+        return self.model.widen(x), self.model.widen(y)
+
+    def batch_gradient(
+        self, x: Tensor, y: Tensor, views: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Gradient of the mean loss over some samples, without the penalty; the model's buffers advance.
+
+        Args:
+            x: inputs of the samples, as ``place`` gives them.
+            y: their labels or targets, likewise.
+            views: receive the gradient, with the parameters' shapes.
+
+        Returns:
+            (mean loss, 0-d; the model's output).
+        """
+        output: Tensor = self.model.module(x)
+        loss = self.loss(output, y)
+        torch.autograd.backward(loss)
+        self.model.gather_gradients(views)
+        return loss, output
 
     def part(self, ticket: Ticket, views: tuple[Tensor, ...]) -> Tally:
         """As ``gradient``, of the data alone: without the penalty, and from the loaded buffers."""
@@ -172,19 +210,8 @@ class Replica:
     def batch(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
         """The ticket's samples and targets; random layers will be those of the ticket."""
         x, y = self.data.train.batch(self.plan(ticket.epoch).rows(ticket.batch))
-        x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
-        self._seed_random_layers(ticket.epoch, ticket.batch)
-        return x, y
-
-    def batch_gradient(
-        self, x: Tensor, y: Tensor, views: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor]:
-        """Mean loss and output of a batch; its gradient, of the data alone, in ``views``."""
-        output = self.model.module(x)
-        loss = self.loss(output, y)
-        torch.autograd.backward(loss)
-        self.model.gather_gradients(views)
-        return loss, output
+        self.seed_random_layers(ticket.epoch, ticket.batch)
+        return self.place(x, y)
 
     def slot(self, index: int) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Scratch vector number ``index`` for a slot's gradient, shape (n,), and its views."""
@@ -221,7 +248,7 @@ class Replica:
 
     def _perform_gradient(self, task: Gradient) -> Result:
         self.reset_buffers()
-        sums = self.gradient(task.ticket, self._gradient_views)
+        sums = self.gradient(task.ticket, self._gradient, self._gradient_views)
         if task.weight != 1.0:
             self._gradient.mul_(task.weight)
         finite = is_finite(self._gradient)
@@ -240,8 +267,8 @@ class Replica:
             for chunk in range(task.first, task.last):
                 first = chunk * self._chunk
                 x, y = test.range(first, min(first + self._chunk, len(test)))
-                x, y = x.to(self.device), y.to(self.device)
-                self._seed_random_layers(-1, chunk)
+                x, y = self.place(x, y)
+                self.seed_random_layers(-1, chunk)
                 output = module(x)
                 tallies.append(tally(self.loss(output, y), output, y))
         module.train()
@@ -253,22 +280,19 @@ class Replica:
         vectors = tuple(v.detach().cpu() for v in (*self.model.vectors, *tensors))
         return Result((), vectors, self.version, structure)
 
-    def _seed_random_layers(self, epoch: int, batch: int) -> None:
+    def _add_penalty(self, flat: Tensor) -> float:
+        """Add the gradient of l2/2 |w|^2, l2 w, to ``flat``; returns the penalty (in float64)."""
+        parameters = self.model.parameters
+        flat.add_(parameters, alpha=self._l2)
+        norm: float = torch.linalg.vector_norm(parameters, dtype=torch.float64).item()
+        return self._l2 / 2 * norm * norm
+
+    def seed_random_layers(self, epoch: int, batch: int) -> None:
         """Same masks for the same batch, whichever worker computes it and whatever came before."""
         mixed = (self._seed * 1_000_003 + epoch) * 1_000_003 + batch
         torch.default_generator.manual_seed(mixed % (1 << 63))
         if self.device.type == "cuda":
             torch.cuda.manual_seed(mixed % (1 << 63))
-
-
-def tally(loss: Tensor, output: Tensor, y: Tensor) -> Tally:
-    """Sums over a batch from its mean ``loss``; accuracy where ``y`` holds class labels."""
-    count = len(y)
-    mean = loss.item()
-    correct = None
-    if not y.is_floating_point() and output.ndim == 2:
-        correct = int((output.detach().argmax(1) == y).sum())
-    return Tally(mean * count, correct, count)
 
 
 def _pinned(vectors: Vectors) -> Vectors:

@@ -76,7 +76,7 @@ def _compute_slots(
     for index, slot in enumerate(slots):
         (row, views), weight = replica.slot(index), plan.count(tickets[slot].batch) / samples
         replica.reset_buffers()
-        tallies.append(replica.gradient(tickets[slot], views))
+        tallies.append(replica.gradient(tickets[slot], row, views))
         if weight != 1.0:
             row.mul_(weight)
         rows.append([vector.cpu() for vector in (row, *replica.buffer_contributions(weight))])

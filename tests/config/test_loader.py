@@ -219,8 +219,8 @@ def test_every_line_names_the_file(bench: Bench) -> None:
         (MINIMAL.replace("{name: wasp}", ""), "3:8: scheme: must be a mapping of keys, not null"),
         (
             MINIMAL.replace("lenet5", "lenet"),
-            "2:15: model.name: must be one of 'softmax', 'mlp', 'lenet5', 'resnet18' or "
-            "'resnet101', not the text 'lenet'; did you mean 'lenet5'?",
+            "2:15: model.name: must be one of 'linear', 'softmax', 'logistic', 'mlp', 'lenet5', "
+            "'resnet18' or 'resnet101', not the text 'lenet'; did you mean 'lenet5'?",
         ),
         (
             MINIMAL + "data:\n",
@@ -231,6 +231,30 @@ def test_every_line_names_the_file(bench: Bench) -> None:
             MINIMAL + "evaluate: {every_epochs: 1, every_steps: 5}\n",
             "5:11: evaluate: give 'every_epochs' or 'every_steps', not both",
         ),
+        (MINIMAL + "loss: {l2: -1}\n", "5:12: loss.l2: must be at least 0, not -1"),
+        (MINIMAL + "loss: {l2: .inf}\n", "5:12: loss.l2: must be a finite number, not .inf"),
+        (
+            MINIMAL.replace("lenet5", "lenet5, dtype: float16"),
+            "2:30: model.dtype: must be one of 'float32' or 'float64', not the text 'float16'; "
+            "did you mean 'float64'?",
+        ),
+        (
+            MINIMAL + "data: {classes: [4]}\n",
+            "5:17: data.classes: there must be at least two classes, not 1",
+        ),
+        (
+            MINIMAL + "data: {classes: [4, 7, 4]}\n",
+            "5:17: data.classes: the label 4 is there twice; name each class once",
+        ),
+        (
+            MINIMAL + "data: {classes: [4, -1]}\n",
+            "5:21: data.classes[1]: must be at least 0, not -1",
+        ),
+        (
+            MINIMAL + "data: {classes: [4, 7.5]}\n",
+            "5:21: data.classes[1]: must be a whole number, not 7.5",
+        ),
+        (MINIMAL + "data: {classes: 4}\n", "5:17: data.classes: must be a list, not 4"),
         (
             MINIMAL + "loss: {name: mse, factory: 'a:b'}\n",
             "5:7: loss: give exactly one of 'name' (a built-in loss) and 'factory'",

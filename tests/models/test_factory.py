@@ -61,11 +61,18 @@ HERE = __name__
         ),
         ("mlp", {"hidden": [2.0]}, ["model mlp: option hidden: Input should be a valid integer"]),
         ("mlp", {"hidden": 256}, ["model mlp: option hidden: "]),
-        ("softmax", {"bias": True}, ["model softmax: unknown option 'bias'; it takes none"]),
+        ("softmax", {"bias": False}, []),
+        (
+            "softmax",
+            {"bais": False},
+            ["model softmax: unknown option 'bais'; did you mean 'bias'?"],
+        ),
+        ("linear", {"bias": 1}, ["model linear: option bias: Input should be a valid boolean"]),
+        ("logistic", {"outputs": 2}, ["model logistic: outputs comes from the dataset; remove it"]),
         ("lenet5", {"activation": "swish"}, ["model lenet5: option activation: Input should be "]),
         ("lenet5", {"pooling": True}, ["model lenet5: option pooling: Input should be "]),
         ("lenet", {}, ["unknown model 'lenet'; did you mean 'lenet5'?"]),
-        ("transformer", {}, ["unknown model 'transformer'; valid: lenet5, mlp, resnet101, "]),
+        ("transformer", {}, ["unknown model 'transformer'; valid: lenet5, linear, logistic, "]),
     ],
 )
 def test_options_are_checked(name: str, kwargs: dict[str, Any], messages: list[str]) -> None:
@@ -90,6 +97,13 @@ def test_options_are_checked(name: str, kwargs: dict[str, Any], messages: list[s
         ("lenet5", {}, {"input_shape": (784,), "outputs": 10}, "lenet5 .*needs images"),
         ("lenet5", {}, {"input_shape": (1, 11, 28), "outputs": 10}, "height >= 12"),
         ("resnet18", {}, {"input_shape": (784,), "outputs": 10}, "resnet18 .*needs images"),
+        (
+            "logistic",
+            {},
+            DIGITS,
+            "two classes apart, and the data set has 10.*data.classes.*softmax",
+        ),
+        ("logistic", {}, {**DIGITS, "outputs": 1}, "the data set has 1 outputs"),
     ],
 )
 def test_values_out_of_range(

@@ -325,6 +325,17 @@ def test_frozen_parameters_are_loaded_too() -> None:
     assert bool((frozen[0].weight == 2.5).all())
 
 
+def test_a_dtype_that_differs() -> None:
+    """Nothing is converted: a run goes on in the dtype that it was started in."""
+    model, double = FlatModel(norm()), FlatModel(norm().double())
+    before = [vector.clone() for vector in model.vectors]
+    message = r"0.weight is torch.float64 there and torch.float32 here"
+    with pytest.raises(ValueError, match=message):
+        model.load_named(*state(double))
+    for vector, kept in zip(model.vectors, before, strict=True):
+        assert torch.equal(vector, kept)
+
+
 def test_names_that_differ() -> None:
     model = FlatModel(norm())
     parameters, buffers = state(model)

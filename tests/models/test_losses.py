@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -50,10 +51,57 @@ def test_mse_never_broadcasts() -> None:
         build_loss("mse")(torch.randn(6, 1), torch.randn(6))
 
 
+@pytest.mark.parametrize("shape", [(5, 1), (5,)])
+def test_logistic(shape: tuple[int, ...]) -> None:
+    """The mean of log(1 + exp(-z)) for label 1 and log(1 + exp(z)) for 0, far from zero too."""
+    z, y = [0.0, 2.0, -3.0, 800.0, -50.0], [1, 0, 1, 1, 0]
+    output = torch.tensor(z, dtype=torch.float64).reshape(shape).requires_grad_()
+    value = build_loss("logistic")(output, torch.tensor(y))
+    value.backward()
+    costs = [
+        math.log1p(math.exp(-a)) if b else math.log1p(math.exp(a))
+        for a, b in zip(z, y, strict=True)
+    ]
+    assert value.item() == pytest.approx(sum(costs) / 5, rel=1e-15)
+    sigmoid = [1 / (1 + math.exp(-a)) for a in z]
+    slopes = [(p - b) / 5 for p, b in zip(sigmoid, y, strict=True)]
+    assert output.grad is not None
+    assert output.grad.shape == shape
+    assert output.grad.reshape(-1).tolist() == pytest.approx(slopes, rel=1e-14, abs=1e-300)
+
+
+def test_logistic_of_one_sample_is_precise_far_from_zero() -> None:
+    for z, label in ((50.0, 1), (-50.0, 0)):
+        value = build_loss("logistic")(torch.tensor([[z]]).double(), torch.tensor([label]))
+        assert value.item() == pytest.approx(math.log1p(math.exp(-50)), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("output", "y", "message"),
+    [
+        ((6, 2), torch.arange(6) % 2, r"outputs \(6, 2\) must be one logit a sample, \(6, 1\)"),
+        ((5, 1), torch.arange(6) % 2, r"outputs \(5, 1\) must be one logit"),
+        ((), torch.arange(1), r"outputs \(\) must be one logit"),
+        (
+            (6, 1),
+            torch.rand(6, 1),
+            r"y is torch.float32 of shape \(6, 1\); it must be class labels",
+        ),
+        ((6, 1), torch.zeros(6, 1, dtype=torch.int64), r"shape \(6, 1\); it must be class labels"),
+    ],
+)
+def test_logistic_takes_one_logit_and_labels(
+    output: tuple[int, ...], y: torch.Tensor, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_loss("logistic")(torch.zeros(output), y)
+
+
 @pytest.mark.parametrize("name", list(LOSSES))
 def test_a_loss_is_a_scalar_with_a_gradient(name: str) -> None:
-    output = torch.randn(6, 4, requires_grad=True)
-    value = build_loss(name)(output, torch.arange(6) % 4)
+    width = 1 if name == "logistic" else 4
+    output = torch.randn(6, width, requires_grad=True)
+    value = build_loss(name)(output, torch.arange(6) % max(2, width))
     value.backward()
     assert value.shape == ()
     assert output.grad is not None

@@ -29,6 +29,8 @@ def parameters(model: nn.Module) -> int:
     ("name", "sizes", "count"),
     [
         ("softmax", DIGITS, 7_850),
+        ("linear", DIGITS, 7_850),
+        ("logistic", {**DIGITS, "outputs": 2}, 785),
         ("mlp", DIGITS, 235_146),
         ("lenet5", DIGITS, 61_706),
         ("resnet18", COLOUR, 11_173_962),
@@ -41,7 +43,7 @@ def test_parameter_counts(name: str, sizes: dict[str, Any], count: int) -> None:
     assert parameters(model) == count
 
 
-@pytest.mark.parametrize("name", ["softmax", "mlp", "lenet5", "resnet18"])
+@pytest.mark.parametrize("name", ["linear", "softmax", "mlp", "lenet5", "resnet18"])
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (2, 13, 21)])
 def test_any_image_shape_and_width(name: str, shape: tuple[int, ...]) -> None:
     model = build_model(name, input_shape=shape, outputs=7, seed=1)
@@ -75,9 +77,20 @@ def test_building_does_not_disturb_the_generator() -> None:
     assert torch.equal(torch.rand(3), want)
 
 
-def test_softmax_starts_at_zero() -> None:
-    model = build_model("softmax", **DIGITS, seed=1)
+@pytest.mark.parametrize("name", ["linear", "softmax", "logistic"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_models(name: str, bias: bool) -> None:
+    """They start at zero, and are W x, with b or without."""
+    outputs = 1 if name == "logistic" else 2
+    model = build_model(name, kwargs={"bias": bias}, input_shape=(2, 3), outputs=2, seed=1)
+    shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    assert shapes == {"linear.weight": (outputs, 6)} | ({"linear.bias": (outputs,)} if bias else {})
     assert not any(parameter.any() for parameter in model.parameters())
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    x = torch.randn(4, 2, 3)
+    expected = x.reshape(4, 6) @ model.linear.weight.T + (model.linear.bias if bias else 0)
+    torch.testing.assert_close(model(x), expected)
 
 
 def test_mlp_options() -> None:
