@@ -29,17 +29,24 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from psopt.data.plan import BatchPlan, Ticket
-from psopt.replica.tasks import (
+from psopt.data.shards import Cut, Shard
+from psopt.replica.batch_tasks import (
     Buffers,
+    HandOver,
+    LocalMethod,
+    LocalSolve,
+    Probe,
+    ShardGradient,
+    Slices,
+)
+from psopt.replica.tasks import (
     Evaluate,
     Fetch,
     Gradient,
-    HandOver,
     Peers,
     Reply,
     Result,
     Rounds,
-    Slices,
     Span,
     Tally,
     Task,
@@ -53,16 +60,22 @@ __all__ = [
     "BatchPlan",
     "Buffers",
     "Crew",
+    "Cut",
     "Evaluate",
     "Fetch",
     "Gradient",
     "HandOver",
+    "LocalMethod",
+    "LocalSolve",
     "Lost",
     "Observer",
     "Peers",
+    "Probe",
     "Reply",
     "Result",
     "Rounds",
+    "Shard",
+    "ShardGradient",
     "Slices",
     "Span",
     "Tally",

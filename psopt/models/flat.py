@@ -118,6 +118,22 @@ class FlatModel:
             return values
         return values.to(torch.promote_types(values.dtype, self.parameters.dtype))
 
+    def gradient_graph(self, loss: Tensor) -> Tensor:
+        """Gradient (n,) of ``loss``, itself differentiable, for ``product``."""
+        gradients = torch.autograd.grad(
+            loss, self._parameters, create_graph=True, materialize_grads=True
+        )
+        return torch.cat([gradient.reshape(-1) for gradient in gradients])
+
+    def product(self, graph: Tensor, vector: Tensor) -> Tensor:
+        """Hessian times ``vector`` (n,), exact, by a second backward pass (Pearlmutter, 1994)."""
+        if not graph.requires_grad:  # a loss that is linear in the parameters
+            return torch.zeros_like(vector)
+        products = torch.autograd.grad(
+            graph, self._parameters, vector, retain_graph=True, materialize_grads=True
+        )
+        return torch.cat([product.reshape(-1) for product in products])
+
     def gather_gradients(self, views: Sequence[Tensor]) -> None:
         """Move the gradients of the last backward pass into ``views`` (of a flat gradient vector).
 

@@ -6,9 +6,11 @@ a memory each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
+
+from psopt.data.shards import Shard
 
 
 @dataclass(slots=True)
@@ -18,7 +20,9 @@ class Memory:
     Attributes:
         version: at which ``accrued`` was computed.
         accrued: sum over slices (n,) int64, in quanta; None when nothing is.
+        shards: gradient (n,) of a shard, without penalty, and the version that it belongs to.
     """
 
     version: int = -1
     accrued: Tensor | None = None
+    shards: dict[Shard, tuple[int, Tensor]] = field(default_factory=dict)

@@ -22,21 +22,27 @@ from psopt.models.flat import FlatModel
 from psopt.optim.finite import is_finite
 from psopt.optim.first_order import FirstOrder
 from psopt.optim.tree import flatten_tree, unflatten_tree
+from psopt.replica.batch_tasks import (
+    Buffers,
+    HandOver,
+    LocalSolve,
+    Probe,
+    ShardGradient,
+    Slices,
+)
+from psopt.replica.batch_verbs import perform_batch_task
 from psopt.replica.memory import Memory
 from psopt.replica.rounds import run_rounds
-from psopt.replica.slices import perform_buffers, perform_hand_over, perform_slices
+from psopt.replica.slices import perform_hand_over
 from psopt.replica.spans import SpanLog
 from psopt.replica.tally import tally
 from psopt.replica.tasks import (
-    Buffers,
     Evaluate,
     Fetch,
     Gradient,
-    HandOver,
     Peers,
     Result,
     Rounds,
-    Slices,
     Tally,
     Task,
     Vectors,
@@ -85,7 +91,7 @@ class Replica:
         self.device = model.parameters.device
         self._make_optimizer = optimizer
         self._optimizer: FirstOrder | None = None
-        self._seed, self._chunk, self._l2 = seed, evaluation_batch, l2
+        self._seed, self._chunk, self.l2 = seed, evaluation_batch, l2
         model.module.train()
         self._gradient = torch.zeros_like(model.parameters)
         self._gradient_views = model.split(self._gradient)
@@ -132,14 +138,11 @@ class Replica:
     def perform(self, task: Task, peers: Peers, memory: Memory) -> Result:
         """Do ``task`` at the loaded version, which the task names, for the worker with ``memory``."""
         match task:
-            case Slices():
-                with self.clock.span("compute"):
-                    return perform_slices(self, task, memory)
             case HandOver():
                 return perform_hand_over(self, task, memory)
-            case Buffers():
+            case Slices() | Buffers() | ShardGradient() | LocalSolve() | Probe():
                 with self.clock.span("compute"):
-                    return perform_buffers(self, task)
+                    return perform_batch_task(self, task, memory)
             case Gradient():
                 with self.clock.span("compute"):
                     return self._perform_gradient(task)
@@ -170,7 +173,7 @@ class Replica:
         loss, output = self.batch_gradient(x, y, views)
         self.model.gather_buffers()
         sums = tally(loss, output, y)
-        if self._l2:
+        if self.l2:
             sums = replace(sums, loss=sums.loss + sums.count * self._add_penalty(flat))
         if not math.isfinite(sums.loss):
             flat.fill_(math.nan)
@@ -283,9 +286,9 @@ class Replica:
     def _add_penalty(self, flat: Tensor) -> float:
         """Add the gradient of l2/2 |w|^2, l2 w, to ``flat``; returns the penalty (in float64)."""
         parameters = self.model.parameters
-        flat.add_(parameters, alpha=self._l2)
+        flat.add_(parameters, alpha=self.l2)
         norm: float = torch.linalg.vector_norm(parameters, dtype=torch.float64).item()
-        return self._l2 / 2 * norm * norm
+        return self.l2 / 2 * norm * norm
 
     def seed_random_layers(self, epoch: int, batch: int) -> None:
         """Same masks for the same batch, whichever worker computes it and whatever came before."""

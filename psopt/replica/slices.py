@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from psopt.optim.inner import norm_max
+from psopt.replica.batch_tasks import Buffers, HandOver, Slices
 from psopt.replica.memory import Memory
-from psopt.replica.tasks import Buffers, HandOver, Result, Slices, Tally
+from psopt.replica.tasks import Result, Tally
 
 if TYPE_CHECKING:
     from psopt.data.plan import Ticket

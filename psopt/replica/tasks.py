@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from psopt.data.plan import Ticket
+from psopt.replica.batch_tasks import BatchTask, HandOver
 
 Vectors = tuple[Tensor, ...]
 """Flat, contiguous host tensors: parameters or gradient first, then one vector a group of buffers."""
@@ -71,47 +72,7 @@ class Evaluate:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Slices:
-    """Loss and gradient over slices of a batch, at the named version.
-
-    What slice k adds to the mean over the batch, its gradient times its share of the samples, is
-    rounded to a multiple of ``quantum``. Sums of such multiples are exact, so that who has added
-    which slices up, and when, leaves no trace in the bits.
-
-    Attributes:
-        tickets: the rows of each slice.
-        samples: of the whole batch.
-        quantum: a power of two; 0: only measure how large the entries are.
-        most: an entry beyond it makes its slice not finite.
-        alone: the reply carries the sum in quanta (int64). Otherwise the worker adds it to what it
-        has accrued at this version, for ``HandOver`` to ask for.
-    """
-
-    version: int
-    tickets: tuple[Ticket, ...]
-    samples: int
-    quantum: float
-    most: float
-    alone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class HandOver:
-    """Send what was accrued of the slices at the named version, in quanta (int64), and forget it."""
-
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Buffers:
-    """Statistics of the buffers (BatchNorm) at the named version, averaged over the tickets in order."""
-
-    version: int
-    tickets: tuple[Ticket, ...]
-
-
-Task = Gradient | Rounds | Fetch | Evaluate | Slices | HandOver | Buffers
+Task = Gradient | Rounds | Fetch | Evaluate | HandOver | BatchTask
 
 
 def needs_vectors(task: Task, held: int | None) -> bool:

@@ -1,0 +1,59 @@
+"""Shards: fixed parts of the training set, for methods whose workers keep to their own samples.
+
+A shard is a number, not a worker: any worker can compute on any shard, so a result depends on how
+many shards there are and not on who holds them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from psopt.data.plan import Rows
+from psopt.data.split import Split
+
+Cut = Literal["iid", "by_label"]
+_STREAM = 0x5A4D  # apart from the streams of the epochs' permutations
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Shard ``index`` of ``of``.
+
+    Attributes:
+        cut: ``iid``: a seeded permutation of all rows, cut into parts of equal size; ``by_label``:
+            the same, sorted by label first, so that a shard sees few of the classes.
+        seed: of the permutation.
+    """
+
+    index: int
+    of: int
+    cut: Cut
+    seed: int
+
+    def count(self, samples: int) -> int:
+        """Rows of this shard of a set of ``samples`` rows; sizes differ by at most one."""
+        return samples * (self.index + 1) // self.of - samples * self.index // self.of
+
+    def rows(self, train: Split) -> Rows:
+        """Row numbers, (count,) int64, read-only."""
+        samples = len(train)
+        order = _order(self.seed, samples)
+        if self.cut == "by_label":
+            labels = train.y.numpy()
+            order = order[np.argsort(labels[order], kind="stable")]
+        first, end = (samples * i // self.of for i in (self.index, self.index + 1))
+        return order[first:end]
+
+
+@lru_cache(maxsize=2)
+def _order(seed: int, samples: int) -> Rows:
+    generator = np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence([seed, _STREAM, samples]))
+    )
+    order = generator.permutation(samples).astype(np.int64, copy=False)
+    order.flags.writeable = False
+    return order

@@ -1,0 +1,144 @@
+"""Local problems of a shard, and the solvers for them.
+
+::
+
+    h(w) = f_S(w) + l2/2 |w|^2 - <c, w - a> + mu/2 |w - a|^2
+
+Shamir, Srebro & Zhang, "Communication-efficient distributed optimization using an approximate
+Newton-type method", ICML 2014, eq. 13: DANE's local problem has a = w_t and
+c = grad F_i(w_t) - eta grad F(w_t), so that grad h(a) = eta grad F(w_t).
+
+====================  =================================================================
+lbfgs                 psopt.optim.lbfgs on h
+cg                    linear CG on (H + (l2 + mu) I) d = -grad h(a), H the Hessian of f_S at a
+                      (exact products by double backward); exact where f_S is quadratic
+svrg                  w <- w - lr (grad f_b(w) - grad f_b(a) + grad h(a) + (l2 + mu)(w - a)),
+                      Johnson & Zhang, NIPS 2013
+sgd                   w <- w - lr (grad f_b(w) - grad f_S(a) + grad h(a) + (l2 + mu)(w - a))
+====================  =================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from psopt.optim.inner import dot
+from psopt.optim.lbfgs import LBFGS, LBFGSOptions
+from psopt.replica.batch_tasks import LocalMethod
+
+_STALLED = 1e-30
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The local problem.
+
+    Attributes:
+        loss: ``loss(w, out) -> f_S(w)``; its gradient (n,) goes into ``out``.
+        batch: ``batch(k, w, out)``: gradient of the mean loss over batch k alone.
+        products: makes ``product(v) -> H v``, H the Hessian of f_S at the replica's parameters.
+        batches: how many there are in the shard.
+        start: a, (n,).
+        shard_gradient: of f_S at a.
+        gradient: of h at a.
+        l2, mu: as above.
+        seed: of the order of batches.
+    """
+
+    loss: Callable[[Tensor, Tensor], float]
+    batch: Callable[[int, Tensor, Tensor], None]
+    products: Callable[[], Callable[[Tensor], Tensor]]
+    batches: int
+    start: Tensor
+    shard_gradient: Tensor
+    gradient: Tensor
+    l2: float
+    mu: float
+    seed: tuple[int, ...]
+
+
+def solve(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
+    """Minimise h.
+
+    Returns:
+        (w - a, (n,); passes over the shard that it took, beside the gradient at a.)
+    """
+    solvers = {"lbfgs": _lbfgs, "cg": _cg, "svrg": _stochastic, "sgd": _stochastic}
+    return solvers[method.name](local, method)
+
+
+def _lbfgs(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
+    """L-BFGS on h until its gradient is small enough, or the passes are used up."""
+    a, start = local.start, local.gradient
+    solver = LBFGS(a, LBFGSOptions(gradient_tolerance=0.0, max_evaluations=method.passes + 1))
+    curb, out, way = local.l2 + local.mu, torch.empty_like(a), torch.empty_like(a)
+    # c with grad h(a) = gradient: grad h(w) = grad f(w) - grad f(a) + (l2 + mu)(w - a) + gradient
+    linear = start - local.shard_gradient
+    at_start = local.loss(a, out) if not method.passes else math.nan
+    limit = (method.gamma**2) * dot(start, start)
+    passes = 0
+    while not solver.done:
+        point = solver.ask()
+        torch.sub(point, a, out=way)
+        loss = local.loss(point, out)
+        passes += 1
+        at_start = loss if math.isnan(at_start) else at_start
+        value = loss + dot(linear, way) + curb / 2 * dot(way, way)
+        out.add_(linear).add_(way, alpha=curb)
+        solver.tell(value, out)
+        if dot(solver.gradient, solver.gradient) <= limit:
+            break
+    return solver.best[1] - a, passes - 1
+
+
+def _cg(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
+    """Hestenes & Stiefel 1952; Nocedal & Wright, algorithm 5.2, from d = 0."""
+    curb = local.l2 + local.mu
+    way = torch.zeros_like(local.start)
+    residual = local.gradient.neg()
+    direction = residual.clone()
+    product = local.products()
+    square = dot(residual, residual)
+    limit = method.gamma**2 * square
+    products = 0
+    while square > max(limit, _STALLED * limit) and 2 * (products + 1) <= method.passes:
+        image = product(direction).add_(direction, alpha=curb)
+        products += 1
+        curvature = dot(direction, image)
+        if not curvature > 0.0:  # of a network: go no further along it
+            if products == 1:
+                way.copy_(direction)
+            break
+        alpha = square / curvature
+        way.add_(direction, alpha=alpha)
+        residual.sub_(image, alpha=alpha)
+        before, square = square, dot(residual, residual)
+        direction.mul_(square / before).add_(residual)
+    return way, 2 * products
+
+
+def _stochastic(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
+    """SVRG with the anchor at a, or SGD: ``passes`` passes in a seeded order."""
+    reduced = method.name == "svrg"
+    cost = 2 if reduced else 1
+    curb, a = local.l2 + local.mu, local.start
+    w, out, anchor = a.clone(), torch.empty_like(a), torch.empty_like(a)
+    epochs = method.passes // cost
+    for epoch in range(epochs):
+        generator = np.random.default_rng([*local.seed, epoch])
+        for k in generator.permutation(local.batches):
+            local.batch(int(k), w, out)
+            if reduced:
+                local.batch(int(k), a, anchor)
+                out.sub_(anchor)
+            else:
+                out.sub_(local.shard_gradient)
+            out.add_(local.gradient).add_(w - a, alpha=curb)
+            w.sub_(out, alpha=method.lr)
+    return w.sub_(a), cost * epochs
