@@ -70,7 +70,14 @@ class Coordinator:
         self.scheme, self.journal, self.store = config.scheme, journal, store
         self.progress = Progress()
         self.context = Context(
-            crew, server, tickets, config.on_bad_update == "skip", journal.observe, journal.warn
+            crew,
+            server,
+            tickets,
+            config.on_bad_update == "skip",
+            journal.observe,
+            journal.warn,
+            config.loss.l2,
+            self._begin,
         )
         self._test_samples = test_samples
         self._saved_at = -1
@@ -129,16 +136,16 @@ class Coordinator:
     def _account(self, updates: Sequence[Update]) -> None:
         progress, tickets = self.progress, self.tickets
         # The account of tickets is that after the last update already.
-        done = tickets.position - sum(u.tally.count for u in updates)
-        applied = tickets.samples - sum(u.tally.count for u in updates if not u.tally.refused)
+        done = tickets.position - sum(u.samples for u in updates)
+        applied = tickets.samples - sum(u.samples for u in updates if not u.tally.refused)
         for update in updates:
             progress.seconds = self._clock(update.seconds)
-            done += update.tally.count
+            done += update.samples
             if update.tally.refused:
                 progress.refused += 1
             else:
                 progress.step += 1
-                applied += update.tally.count
+                applied += update.samples
             epoch = done / tickets.rows
             self.journal.step(update, progress.step, progress.seconds, epoch, applied)
 
@@ -169,6 +176,9 @@ class Coordinator:
             return 1 << 62
         interval = every * self.tickets.rows
         return max(1, math.ceil((math.floor(samples / interval + 1e-9) + 1) * interval) - samples)
+
+    def _begin(self, objective: float) -> None:
+        self.journal.start(objective, self.tickets.epoch, self._clock(self.crew.now()))
 
     def _position(self) -> tuple[int, int]:
         return self.progress.step, self.tickets.position

@@ -75,6 +75,18 @@ class Journal:
                 }
             )
 
+    def start(self, objective: float, epoch: float, seconds: float) -> None:
+        """Record the objective at the initial parameters."""
+        self._metrics.write(
+            {
+                "kind": "start",
+                "step": 0,
+                "epoch": epoch,
+                "seconds": seconds,
+                "objective": objective,
+            }
+        )
+
     def evaluation(self, progress: Evaluated, version: int, tickets: TicketBook) -> None:
         """Record an evaluation."""
         self._metrics.write(

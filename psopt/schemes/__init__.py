@@ -10,6 +10,7 @@ from psopt.schemes.asp import Asp
 from psopt.schemes.base import Scheme
 from psopt.schemes.bsp import Bsp
 from psopt.schemes.cg import Cg
+from psopt.schemes.dane import Dane
 from psopt.schemes.lbfgs_static import LbfgsStatic
 from psopt.schemes.sandblaster import Sandblaster
 from psopt.schemes.wasp import Wasp
@@ -18,6 +19,7 @@ SCHEMES: dict[str, type[Scheme]] = {
     "asp": Asp,
     "bsp": Bsp,
     "cg": Cg,
+    "dane": Dane,
     "lbfgs_static": LbfgsStatic,
     "sandblaster": Sandblaster,
     "wasp": Wasp,

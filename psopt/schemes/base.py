@@ -18,6 +18,7 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from psopt.crew.base import BatchPlan, Buffers, Crew, Lost, Observer, Result, Tally, Ticket, Vectors
+from psopt.optim.tree import flatten_tree
 
 SECTION = ConfigDict(extra="forbid", strict=True)
 """Pydantic's settings for a scheme's dataclass."""
@@ -41,6 +42,7 @@ class Update:
         worker: whose gradient it was; None for a round of several.
         seconds: on the crew's clock.
         figures: more of this update for the metrics, by name.
+        work: samples whose gradients it took; None: those of the tally.
     """
 
     version: int
@@ -50,6 +52,12 @@ class Update:
     weight: float = 1.0
     worker: int | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
+    work: int | None = None
+
+    @property
+    def samples(self) -> int:
+        """Samples whose gradients the update took."""
+        return self.tally.count if self.work is None else self.work
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,10 @@ class Tickets(Protocol):
         """Epochs done."""
 
     @property
+    def position(self) -> int:
+        """Samples done with, over all epochs."""
+
+    @property
     def finished(self) -> bool:
         """Whether all epochs are done."""
 
@@ -147,6 +159,7 @@ class Context:
         observe: is told how long the server's updates take.
         warn: says something loudly.
         l2: penalty of the objective, l2/2 |w|^2, which gradients over slices and shards leave out.
+        begun: is told the objective at the initial parameters.
         refused_in_a_row: updates refused since the last one that was made.
     """
 
@@ -157,11 +170,19 @@ class Context:
     observe: Observer = lambda rank, span: None
     warn: Callable[[str], None] = lambda message: None
     l2: float = 0.0
+    begun: Callable[[float], None] = lambda objective: None
     refused_in_a_row: int = 0
 
     def publish(self) -> None:
         """Lend the server's vectors to the crew."""
         self.crew.publish(self.server.version, self.server.vectors)
+
+    def lend(self, **beside: Tensor) -> None:
+        """Publish the server's vectors once more, with others beside them, as a new version."""
+        self.crew.retire(self.server.version)
+        self.server.place(self.server.vectors[0])
+        structure, tensors = flatten_tree(beside)
+        self.crew.publish(self.server.version, (*self.server.vectors, *tensors), structure)
 
     def place(self, parameters: Tensor) -> None:
         """Have the server and the crew go on from ``parameters`` (n,), as a new version."""

@@ -1,0 +1,169 @@
+"""DANE: rounds of approximate Newton steps, each worker on its own shard.
+
+Shamir, Srebro & Zhang, "Communication-efficient distributed optimization using an approximate
+Newton-type method", ICML 2014, figure 1. With F_i the objective of shard i::
+
+    g   = grad F(w_t) = mean_i grad F_i(w_t)                                    first reduce
+    w_i = argmin F_i(w) - <grad F_i(w_t) - eta g, w> + mu/2 |w - w_t|^2         (eq. 13)
+    w_{t+1} = mean_i w_i                                                         second reduce
+
+Where F is quadratic, w_{t+1} = w_t - eta mean_i (H_i + mu I)^{-1} g (eq. 16). The mean weighs shards by
+their samples.
+
+==================  ===============================================================
+eta, mu             ``eta``, ``mu``
+gamma               ``local.gamma``: a local solve stops at |grad h_i(w)| <= gamma eta |g|
+p                   mean_i w_i - w_t
+==================  ===============================================================
+
+With ``safeguard`` a round is accepted where F falls enough along p, F(w_t + a p) <= F(w_t) + c1 a
+<g, p>, a = 1, 1/2, ...; the gradient at the accepted point is that of the next round, so a round that
+is accepted at once costs no message more. Otherwise mu is doubled and the local problems are solved
+again; after an accepted full step mu is halved, never below its configured value (as in S-DANE,
+Jiang, Rodomanov & Stich, 2024).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass as state
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from psopt.crew.base import LocalSolve, Tally
+from psopt.optim.inner import dot
+from psopt.schemes.base import SECTION, Context, Limit, Update
+from psopt.schemes.shards import (
+    NotNegative,
+    Positive,
+    ShardScheme,
+    ShardState,
+    descend,
+    norm,
+    update,
+)
+
+_DECREASE = 1e-4  # c1
+_HALVINGS = 4  # of the step, before the round is given up
+_REJECTIONS = 30  # rounds given up in a row, before the run is
+
+
+@state
+class DaneState(ShardState):
+    """What DANE keeps beside its shards.
+
+    Attributes:
+        mu: proximal weight of the next round.
+        first_norm: of the gradient at the initial parameters.
+    """
+
+    mu: float = 0.0
+    first_norm: float = 0.0
+
+
+@dataclass(frozen=True, config=SECTION, kw_only=True)
+class DaneScheme(ShardScheme):
+    """DANE and its inexact form."""
+
+    eta: Annotated[Positive, Field(description="eta: factor on the global gradient (no unit)")] = (
+        1.0
+    )
+    mu: Annotated[
+        NotNegative,
+        Field(description="mu: weight of the proximal term, in units of the objective's curvature"),
+    ] = 0.0
+    safeguard: Annotated[
+        bool,
+        Field(description="Accept a round only where the objective falls enough; else a larger mu"),
+    ] = False
+
+    def init(self, context: Context) -> DaneState:
+        """Nothing is measured yet."""
+        context.publish()
+        return DaneState(self.number(context), mu=self.mu)
+
+    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+        """One round, measured at its end."""
+        if context.tickets.finished or state.over:
+            return []
+        before = context.tickets.position
+        if state.gradient is None:
+            self.measure(context, state)
+            state.first_norm = state.norm
+        mu = state.mu
+        tally = self._guarded(context, state) if self.safeguard else self._plain(context, state)
+        state.round += 1
+        if tally is None:
+            state.over = "no descent: the safeguard rejected every round"
+            return []
+        self.check(state)
+        self.close(state, state.first_norm)
+        figures = {"mu": mu, "gradient_norm": state.norm}
+        return [update(context, state, tally, before, **figures)]
+
+    def way(self, context: Context, state: DaneState, gradient: Tensor) -> tuple[Tensor, Tally]:
+        """P = mean_i w_i - w_t for the global gradient ``gradient`` (n,)."""
+        context.lend(direction=gradient)
+        version = context.server.version
+        tasks = [
+            LocalSolve(
+                version,
+                shard,
+                share,
+                self.local.method,
+                base=state.base,
+                mu=state.mu,
+                eta=self.eta,
+                turn=state.round,
+            )
+            for shard, share in self.parts(context, state)
+        ]
+        return descend(context, tasks)
+
+    def _plain(self, context: Context, state: DaneState) -> Tally:
+        assert state.gradient is not None
+        way, _ = self.way(context, state, state.gradient)
+        context.place(context.server.vectors[0] + way)
+        return self.measure(context, state)
+
+    def _guarded(self, context: Context, state: DaneState) -> Tally | None:
+        """A round that lowers the objective; None when there is none."""
+        start = context.server.vectors[0].clone()
+        objective, gradient, base = state.measured, state.gradient, state.base
+        assert objective is not None
+        assert gradient is not None
+        for _ in range(_REJECTIONS):
+            way, found = self.way(context, state, gradient)
+            slope = dot(gradient, way)
+            if found.finite and slope < 0.0:
+                for halving in range(_HALVINGS + 1):
+                    step = 0.5**halving
+                    context.place(start.add(way, alpha=step))
+                    tally = self.measure(context, state)
+                    assert state.measured is not None
+                    if state.measured <= objective + _DECREASE * step * slope:
+                        if not halving:
+                            state.mu = max(self.mu, state.mu / 2)
+                        return tally
+            state.mu = 2 * state.mu or self._first_mu(context, gradient, way)
+            context.place(start)
+            state.measured, state.gradient, state.base = objective, gradient, base
+        return None
+
+    def _first_mu(self, context: Context, gradient: Tensor, way: Tensor) -> float:
+        """A weight to begin with where none is configured: a tenth of the curvature that the way assumes."""
+        curvature = norm(gradient) / norm(way) if norm(way) > 0.0 else math.inf
+        return (
+            0.1 * curvature if math.isfinite(curvature) and curvature > 0.0 else context.l2 or 1e-3
+        )
+
+
+@dataclass(frozen=True, config=SECTION, kw_only=True)
+class Dane(DaneScheme):
+    """Distributed approximate Newton rounds."""
+
+    name: Annotated[Literal["dane"], Field(description="Chooses this scheme.")]
