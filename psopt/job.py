@@ -242,6 +242,7 @@ def check_checkpoint(parts: Parts, tree: Mapping[str, Any]) -> None:
                 "or start a new run"
             )
     parts.model.check_named(tree["parameters"], tree["buffers"])
+    scheme.check_saved(tree["scheme"], parts.model.parameters)
     parts.optimizer(parts.model).load(tree["optimizer"])
     parts.tickets().restore(tree["tickets"])
 

@@ -14,22 +14,22 @@ class Slices:
     """Loss and gradient over slices of a batch, at the named version.
 
     What slice k adds to the mean over the batch, its gradient times its share of the samples, is
-    rounded to a multiple of ``quantum``. Sums of such multiples are exact, so that who has added
+    rounded to a multiple of the quantum. Sums of such multiples are exact, so that who has added
     which slices up, and when, leaves no trace in the bits.
 
     Attributes:
         tickets: the rows of each slice.
         samples: of the whole batch.
-        quantum: a power of two; 0: only measure how large the entries are.
-        most: an entry beyond it makes its slice not finite.
-        alone: the reply carries the sum in quanta (int64). Otherwise the worker adds it to what it
-        has accrued at this version, for ``HandOver`` to ask for.
+        quanta: powers of two; what one leaves over is rounded to multiples of the next.
+        most: a slice with an entry beyond it is left out of the sum; ``Result.largest`` tells.
+        alone: the reply carries the sum in quanta (int64, one row a quantum). Otherwise the worker
+            adds it to what it has accrued at this version, for ``HandOver`` to ask for.
     """
 
     version: int
     tickets: tuple[Ticket, ...]
     samples: int
-    quantum: float
+    quanta: tuple[float, ...]
     most: float
     alone: bool = False
 

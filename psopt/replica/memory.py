@@ -19,7 +19,7 @@ class Memory:
 
     Attributes:
         version: at which ``accrued`` was computed.
-        accrued: sum over slices (n,) int64, in quanta; None when nothing is.
+        accrued: sum over slices (quanta, n) int64; None when nothing is.
         shards: gradient (n,) of a shard, without penalty, and the version that it belongs to.
     """
 

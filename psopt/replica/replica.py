@@ -22,14 +22,7 @@ from psopt.models.flat import FlatModel
 from psopt.optim.finite import is_finite
 from psopt.optim.first_order import FirstOrder
 from psopt.optim.tree import flatten_tree, unflatten_tree
-from psopt.replica.batch_tasks import (
-    Buffers,
-    HandOver,
-    LocalSolve,
-    Probe,
-    ShardGradient,
-    Slices,
-)
+from psopt.replica.batch_tasks import HandOver
 from psopt.replica.batch_verbs import perform_batch_task
 from psopt.replica.memory import Memory
 from psopt.replica.rounds import run_rounds
@@ -140,9 +133,6 @@ class Replica:
         match task:
             case HandOver():
                 return perform_hand_over(self, task, memory)
-            case Slices() | Buffers() | ShardGradient() | LocalSolve() | Probe():
-                with self.clock.span("compute"):
-                    return perform_batch_task(self, task, memory)
             case Gradient():
                 with self.clock.span("compute"):
                     return self._perform_gradient(task)
@@ -153,6 +143,9 @@ class Replica:
                     return self._perform_evaluate(task)
             case Fetch():
                 return self._perform_fetch()
+            case _:
+                with self.clock.span("compute"):
+                    return perform_batch_task(self, task, memory)
 
     def gradient(self, ticket: Ticket, flat: Tensor, views: tuple[Tensor, ...]) -> Tally:
         """Gradient of the objective over the ticket's rows, mean loss + l2/2 |w|^2; buffers advance.

@@ -29,7 +29,7 @@ def run_rounds(replica: Replica, task: Rounds, peers: Peers) -> Result:
         rounds end early at a gradient that is not finite, on all workers alike, unless
         ``task.skip_bad``.
     """
-    if task.install:
+    if task.install and replica.carried is not None:
         replica.optimizer.load(replica.carried)
     tallies: list[Tally] = []
     for tickets in task.rounds:

@@ -3,8 +3,8 @@
 Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012, algorithm 3 (ProcessPortion): a
 model replica sums up the gradients of its portions and sends the sum only when asked. Sums of
 floating-point numbers depend on their order; sums of whole multiples of one quantum do not, as long
-as they stay below 2^63 of them. The rounding is that of fixed-point numbers: the coordinator chooses
-the quantum so small that it is far below what the model's dtype resolves.
+as they stay below 2^63 of them. The rounding is that of fixed-point numbers; the coordinator chooses
+the quanta (``psopt.schemes.quanta``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from psopt.replica.batch_tasks import Buffers, HandOver, Slices
 from psopt.replica.memory import Memory
 from psopt.replica.tasks import Result, Tally
 
+_LARGEST = 2.0**1000  # beyond it an entry counts as not finite
+
 if TYPE_CHECKING:
     from psopt.data.plan import Ticket
     from psopt.replica.replica import Replica
@@ -28,22 +30,20 @@ if TYPE_CHECKING:
 
 def perform_slices(replica: Replica, task: Slices, memory: Memory) -> Result:
     """Losses and gradients of the slices; see ``Slices``."""
+    shape = (len(task.quanta), replica.model.parameters.numel())
+    if task.alone:
+        total = torch.zeros(shape, dtype=torch.int64, device=replica.device)
+    else:
+        if memory.accrued is None or memory.version != task.version:
+            memory.accrued = torch.zeros(shape, dtype=torch.int64, device=replica.device)
+            memory.version = task.version
+        total = memory.accrued
     tallies, largest = [], 0.0
-    total = None
     for ticket in task.tickets:
-        sums, most, quanta = _slice(replica, task, ticket)
+        sums, entry = _slice(replica, task, ticket, total)
         tallies.append(sums)
-        largest = max(largest, most)
-        if quanta is not None:
-            total = quanta if total is None else total.add_(quanta)
-    vectors: tuple[Tensor, ...] = ()
-    if total is not None:
-        if task.alone:
-            vectors = (total.cpu(),)
-        elif memory.accrued is None or memory.version != task.version:
-            memory.version, memory.accrued = task.version, total
-        else:
-            memory.accrued.add_(total)
+        largest = max(largest, entry)
+    vectors = (total.reshape(-1).cpu(),) if task.alone else ()
     return Result(tuple(tallies), vectors, replica.version, largest=largest)
 
 
@@ -56,7 +56,7 @@ def perform_hand_over(replica: Replica, task: HandOver, memory: Memory) -> Resul
     accrued, memory.accrued = memory.accrued, None
     if accrued is None or memory.version != task.version:
         raise RuntimeError(f"nothing is accrued at version {task.version}")
-    return Result((), (accrued.cpu(),), replica.version)
+    return Result((), (accrued.reshape(-1).cpu(),), replica.version)
 
 
 def perform_buffers(replica: Replica, task: Buffers) -> Result:
@@ -79,14 +79,17 @@ def perform_buffers(replica: Replica, task: Buffers) -> Result:
     return Result((), vectors, replica.version)
 
 
-def _slice(replica: Replica, task: Slices, ticket: Ticket) -> tuple[Tally, float, Tensor | None]:
-    """Sums, largest entry, and the entries in quanta; none where they are not finite or not wanted."""
+def _slice(replica: Replica, task: Slices, ticket: Ticket, total: Tensor) -> tuple[Tally, float]:
+    """Sums and largest entry of a slice; its entries are added to ``total`` if they are fit for it."""
     row, views = replica.slot(0)
     sums = replica.part(ticket, views)
     wide = row.double().mul_(sums.count / task.samples)
     largest = norm_max(wide)
-    if not (math.isfinite(sums.loss) and largest <= (task.most if task.quantum else math.inf)):
-        return replace(sums, finite=False), largest, None
-    if not task.quantum:
-        return sums, largest, None
-    return sums, largest, wide.mul_(1.0 / task.quantum).round_().to(torch.int64)
+    if not (math.isfinite(sums.loss) and largest <= _LARGEST):
+        return replace(sums, finite=False), 0.0
+    if largest <= task.most:
+        for whole, quantum in zip(total, task.quanta, strict=True):
+            multiples = torch.mul(wide, 1.0 / quantum).round_()
+            whole.add_(multiples.to(torch.int64))
+            wide.sub_(multiples.mul_(quantum))  # exact
+    return sums, largest

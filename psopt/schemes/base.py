@@ -184,10 +184,17 @@ class Context:
         structure, tensors = flatten_tree(beside)
         self.crew.publish(self.server.version, (*self.server.vectors, *tensors), structure)
 
-    def place(self, parameters: Tensor) -> None:
-        """Have the server and the crew go on from ``parameters`` (n,), as a new version."""
+    def place(self, parameters: Tensor, buffers: Vectors = ()) -> None:
+        """Have the server and the crew go on from ``parameters`` (n,), as a new version.
+
+        Args:
+            parameters: they are copied.
+            buffers: likewise; none: the server's stay.
+        """
         self.crew.retire(self.server.version)
         self.server.place(parameters)
+        if buffers:
+            self.server.settle(buffers)
         self.publish()
 
     def apply(
@@ -255,6 +262,13 @@ class Scheme(ABC):
         """Bring ``state``, which is fresh, to where ``export`` gave ``tree``."""
         for name, value in tree.items():
             setattr(state, name, value)
+
+    def check_saved(self, tree: Mapping[str, Any], parameters: Tensor) -> None:  # noqa: B027 - as home
+        """Look whether a run can go on from ``tree``, a state of a model with such ``parameters`` (n,).
+
+        Raises:
+            ValueError: it cannot.
+        """
 
     @abstractmethod
     def init(self, context: Context) -> Any:

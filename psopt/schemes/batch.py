@@ -7,6 +7,9 @@ With ``batch: null`` the objective is that of the whole training set, and the ru
 does. With ``batch: n`` it changes every ``iterations`` steps to the next n samples of a seeded order.
 At a new batch the current point is evaluated again, so a pair (s, y) or a conjugate direction is
 always made from two gradients of one batch ("full overlap"; see ``psopt.optim.drivers``).
+
+Slices are evaluated with the buffers of the start, whatever the server's are by now: the objective
+depends on the parameters alone. Statistics (BatchNorm) that go with them are made when they are wanted.
 """
 
 from __future__ import annotations
@@ -23,12 +26,14 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import Ticket
+from psopt.crew.base import Ticket, Vectors
 from psopt.optim.inner import dot, norm_max
 from psopt.optim.solver import Solver, Status
 from psopt.optim.tree import flatten_tree, unflatten_tree
 from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Update
-from psopt.schemes.slicing import Batch, Evaluation, Pace
+from psopt.schemes.pace import Pace
+from psopt.schemes.quanta import Scale
+from psopt.schemes.slicing import Batch, Evaluation
 
 _ENDED_BY_CAPS = (Status.EVALUATIONS, Status.ITERATIONS)
 
@@ -41,19 +46,23 @@ class SolverState:
 
     Attributes:
         solver: asked and told.
+        buffers: of the start; slices are evaluated with them.
         number: of the mini-batch, from 0.
         turn: iterations at which the next mini-batch follows.
         moved: this mini-batch has not been evaluated at the current point yet.
-        largest: see ``psopt.schemes.slicing.Evaluation``.
+        largest: of the last evaluation; see ``psopt.schemes.slicing.Evaluation``.
         pace: of the workers.
+        settled: version at which the server's buffers are those of its parameters.
     """
 
     solver: Solver = field(metadata=TRANSIENT)
+    buffers: Vectors = field(metadata=TRANSIENT)
     number: int = 0
     turn: int = 0
     moved: bool = False
     largest: float = 0.0
     pace: Pace = field(default_factory=Pace, metadata=TRANSIENT)
+    settled: int = field(default=-1, metadata=TRANSIENT)
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
@@ -63,7 +72,12 @@ class SolverScheme(Scheme):
     needs_optimizer: ClassVar[bool] = False
 
     batch: Annotated[
-        int | None, Field(ge=1, description="Samples of a mini-batch; null: the whole training set")
+        int | None,
+        Field(
+            ge=1,
+            description="Samples of a mini-batch, in whole slices (of train.batch_size samples); null: "
+            "the whole training set",
+        ),
     ] = None
     iterations: Annotated[
         int, Field(ge=1, description="Steps of the solver on one mini-batch (with 'batch')")
@@ -93,11 +107,14 @@ class SolverScheme(Scheme):
     def init(self, context: Context) -> SolverState:
         """A solver at the server's parameters."""
         context.publish()
-        return SolverState(self.solver(context.server.vectors[0]), moved=self.batch is not None)
+        start, *buffers = context.server.vectors
+        kept = tuple(buffer.clone() for buffer in buffers)
+        return SolverState(self.solver(start), kept, moved=self.batch is not None)
 
     def export(self, state: Any) -> dict[str, Any]:
         """The solver's tensors beside its plain values."""
-        structure, tensors = flatten_tree(state.solver.state())
+        whole = {"solver": state.solver.state(), "buffers": list(state.buffers)}
+        structure, tensors = flatten_tree(whole)
         named = {str(number): tensor for number, tensor in enumerate(tensors)}
         return {**super().export(state), "structure": structure, "tensors": named}
 
@@ -105,19 +122,31 @@ class SolverScheme(Scheme):
         """Go on with the solver that was saved."""
         plain = {name: tree[name] for name in tree if name not in ("structure", "tensors")}
         super().restore(state, plain)
-        tensors = [tree["tensors"][str(number)] for number in range(len(tree["tensors"]))]
-        state.solver.load(unflatten_tree(tree["structure"], tensors))
+        whole = _whole(tree)
+        state.solver.load(whole["solver"])
+        state.buffers = tuple(buffer.clone() for buffer in whole["buffers"])
+
+    def check_saved(self, tree: Mapping[str, Any], parameters: Tensor) -> None:
+        """Whether the solver that was saved is of the same kind and options.
+
+        Raises:
+            ValueError: it is not.
+        """
+        try:
+            self.solver(parameters).load(_whole(tree)["solver"])
+        except (KeyError, ValueError) as error:
+            raise ValueError(
+                f"scheme {self.name} cannot go on with the checkpoint's state ({error}): leave the "
+                "scheme as it was, or start a new run"
+            ) from error
 
     def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
         """One evaluation: of the solver's trial, or of its point on a new batch."""
         solver: Solver = state.solver
         if context.tickets.finished or (solver.done and not state.moved):
             return []
-        context.place(solver.point if state.moved else solver.ask())
-        tickets = self._slices(context, state)
-        evaluation = self.evaluate(
-            Batch(context, tickets, state.largest, state.pace, self.task_slices)
-        )
+        context.place(solver.point if state.moved else solver.ask(), state.buffers)
+        evaluation = self._evaluate(context, state)
         state.largest = evaluation.largest or state.largest
         loss, gradient = _penalised(context, evaluation)
         if state.moved:
@@ -125,29 +154,47 @@ class SolverScheme(Scheme):
             state.moved, state.turn = False, solver.iterations + self.iterations
         else:
             solver.tell(loss, gradient)
-        self._turn(state)
-        context.tickets.spend(evaluation.tally.count)
         if not math.isfinite(solver.loss):
-            raise Diverged("the loss or its gradient is not finite at the start")
+            where = f"mini-batch {state.number}" if self.batch is not None else "the start"
+            raise Diverged(f"the loss or its gradient is not finite at {where}")
+        context.tickets.spend(evaluation.tally.count)
+        figures = self._figures(state)
+        self._turn(state)
         tally = replace(evaluation.tally, loss=loss * evaluation.tally.count)
-        return [
-            Update(context.server.version, tally, context.crew.now(), figures=self._figures(state))
-        ]
+        return [Update(context.server.version, tally, context.crew.now(), figures=figures)]
 
     def home(self, context: Context, state: Any) -> None:
         """The best point of the whole set, or the current one of a course of mini-batches."""
         solver: Solver = state.solver
-        if not math.isfinite(solver.loss):
+        if state.settled == context.server.version or not math.isfinite(solver.loss):
             return
         wanted = solver.best[1] if self.batch is None else solver.point
-        if not torch.equal(wanted, context.server.vectors[0]):
-            context.place(wanted)
-            context.settle_buffers()
+        if state.buffers or not torch.equal(wanted, context.server.vectors[0]):
+            context.place(wanted, state.buffers)
+        context.settle_buffers()
+        state.settled = context.server.version
 
     def reason(self, state: Any) -> str:
         """The solver's status, once it has ended."""
         solver: Solver = state.solver
-        return str(solver.status) if solver.done else "epochs"
+        return str(solver.status) if solver.done and not state.moved else "epochs"
+
+    def _evaluate(self, context: Context, state: SolverState) -> Evaluation:
+        """Loss and gradient at the server's parameters.
+
+        Where entries are larger or smaller by far than those of the last evaluation, it is done again.
+        """
+        tickets = self._slices(context, state)
+        dtype = context.server.vectors[0].dtype
+        largest: float | None = state.largest or 1.0 / len(tickets)
+        while largest is not None:
+            scale = Scale.around(largest, len(tickets), dtype)
+            batch = Batch(context, tickets, scale, state.pace, self.task_slices)
+            evaluation = self.evaluate(batch)
+            largest = scale.better(evaluation.largest)
+            if largest is not None:  # what is still on its way belongs to another version then
+                context.place(context.server.vectors[0])
+        return evaluation
 
     def _turn(self, state: SolverState) -> None:
         """Go on to the next mini-batch after its share of steps, or where the solver is through with it."""
@@ -175,6 +222,12 @@ class SolverScheme(Scheme):
         if self.batch is None:
             figures["objective"] = solver.loss
         return figures
+
+
+def _whole(tree: Mapping[str, Any]) -> Any:
+    """What ``SolverScheme.export`` took apart."""
+    tensors = [tree["tensors"][str(number)] for number in range(len(tree["tensors"]))]
+    return unflatten_tree(tree["structure"], tensors)
 
 
 def _penalised(context: Context, evaluation: Evaluation) -> tuple[float, Tensor]:

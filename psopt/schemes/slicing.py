@@ -6,14 +6,14 @@ by themselves and send a sum only when asked, and at the tail slices are given o
 copy to come back counts.
 
 What a slice adds to the mean is rounded to whole quanta and added up as integers
-(``psopt.replica.slices``), losses are added exactly (``math.fsum``), and the slices' boundaries
+(``psopt.schemes.quanta``), losses are added exactly (``math.fsum``), and the slices' boundaries
 depend on (seed, epoch, batch) only. So the result has the same bits for any number of workers, any
 timing and either way of dealing.
 
 A worker's accrual cannot be taken apart again. So a slice whose copies may compete travels *alone*:
-its reply carries its own sum, and nothing is accrued. Slices become lonely where the worker would not
-finish one before all others are done; before that its accrual is asked for, so that nobody waits for
-a slow worker's earlier slices at the end.
+its reply carries its own sum, and nothing is accrued. Slices travel alone to a worker that would not
+finish one before all others are done, or whose pace is not known yet; before that its accrual is
+asked for, so that nobody waits for a slow worker's earlier slices at the end.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from psopt.crew.base import HandOver, Lost, Reply, Slices, Tally, Ticket, WorkerLost, deal
 from psopt.schemes.base import Context
+from psopt.schemes.pace import Pace
+from psopt.schemes.quanta import Scale
 
-_BITS = 62  # of an int64 sum, and a sign
-_ROOM = 16  # powers of two by which an entry may exceed the largest of the last evaluation
 _OVERHEAD = 0.05  # of a task's time that messages may take
-_SMOOTHING = 0.3  # weight of the newest measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,8 @@ class Evaluation:
         loss: NaN where the loss or the gradient of a slice is not finite.
         gradient: of the parameters' dtype; zero where the loss is NaN.
         tally: over all slices.
-        largest: entry that a slice adds to the mean; for the quantum of the next evaluation.
+        largest: entry that a slice adds to the mean, 0 where the loss is NaN; beyond the scale's limit
+            the gradient lacks slices.
     """
 
     loss: float
@@ -52,37 +52,14 @@ class Evaluation:
     largest: float
 
 
-@dataclass(slots=True)
-class Pace:
-    """How fast each worker is, measured.
-
-    Attributes:
-        slice: seconds a slice, by worker.
-        message: seconds that a task costs beside its slices.
-    """
-
-    slice: dict[int, float] = field(default_factory=dict)
-    message: float = 0.0
-
-    def of(self, worker: int) -> float:
-        """Seconds a slice of ``worker``; a guess from the others' before it is measured; 0 unknown."""
-        return self.slice.get(worker) or sum(self.slice.values()) / max(1, len(self.slice))
-
-    def learn(self, reply: Reply, took: float) -> None:
-        """Take a task of some slices into account, which came back ``took`` seconds after it was given."""
-        seconds = reply.result.seconds / max(1, len(reply.result.tallies))
-        before = self.slice.get(reply.worker, seconds)
-        self.slice[reply.worker] = before + _SMOOTHING * (seconds - before)
-        self.message += _SMOOTHING * (max(0.0, took - reply.result.seconds) - self.message)
-
-
 class Batch:
     """One evaluation: which slices are still to be given out, on their way, accrued, counted.
 
     Args:
-        context: crew and server; the server's version is the point.
+        context: crew and server; the server's version is the point. No task for slices may have named
+            it before.
         tickets: the slices.
-        largest: entry that a slice added to the mean at the last evaluation; 0 when there was none.
+        scale: how entries become whole numbers.
         pace: of the workers; kept from evaluation to evaluation.
         most: slices a task; None: by the workers' pace.
     """
@@ -91,177 +68,177 @@ class Batch:
         self,
         context: Context,
         tickets: Sequence[Ticket],
-        largest: float,
+        scale: Scale,
         pace: Pace,
         most: int | None = None,
     ) -> None:
-        self._context, self._crew, self._tickets = context, context.crew, tuple(tickets)
+        self._crew, self._tickets = context.crew, tuple(tickets)
         self._samples = sum(context.tickets.count(ticket) for ticket in tickets)
-        self._pace, self._most = pace, most
-        self._version = context.server.version
+        self._like, self._version = context.server.vectors[0], context.server.version
+        self._scale, self._pace, self._most = scale, pace, most
         self._number = {ticket: k for k, ticket in enumerate(self._tickets)}
         self._todo = deque(range(len(self._tickets)))
         self._tallies: dict[int, Tally] = {}
-        self._accrued: dict[int, list[int]] = {}
-        self._asked: set[int] = set()
-        self._given: dict[int, float] = {}
-        self._copies: dict[int, set[int]] = {}  # of slices that travel alone
-        self._sum = torch.zeros(context.server.vectors[0].numel(), dtype=torch.int64)
+        self._accrued: dict[int, list[int]] = {}  # given to a worker, and not handed over
+        self._lonely: dict[int, set[int]] = {}  # on their way alone, and who has copies
+        self._given: dict[int, float] = {}  # when a worker got its last task
+        self._resting: set[int] = set()  # there was nothing for them
+        self._sum = torch.zeros(len(scale.quanta) * self._like.numel(), dtype=torch.int64)
         self._largest = 0.0
-        scale = largest or self._measure()
-        room = _ROOM + math.frexp(scale)[1]
-        self._limit = math.ldexp(1.0, min(room, 1000))
-        depth = _BITS - max(1, len(self._tickets) - 1).bit_length() - 1
-        self._quantum = math.ldexp(1.0, max(room - depth, -1000))
+        self._finite = True
 
     def static(self) -> Evaluation:
         """Each worker gets its share of the slices at once, and everybody waits for the slowest."""
-        self._drain()
-        workers = self._crew.workers
-        for worker, block in zip(workers, deal(len(self._tickets), len(workers)), strict=True):
-            if block:
-                self._give(worker, list(block))
-                self._ask(worker)
-        self._todo.clear()
-        while len(self._crew.idle()) < len(workers):
+        while not self._ended():
+            if len(self._crew.idle()) == len(self._crew.workers):
+                self._share()  # again, where a worker was lost
             self._take()
         return self._result()
 
     def dynamic(self) -> Evaluation:
         """Slices go to whoever is free, and copies of the last ones too."""
-        while not self._complete():
+        while not self._ended():
             for worker in self._crew.idle():
-                self._employ(worker)
+                if worker not in self._resting and not self._employ(worker):
+                    self._resting.add(worker)
             self._take()
-            if any(not tally.finite for tally in self._tallies.values()):
-                break  # what is on its way is passed over when it comes
         return self._result()
 
-    def _complete(self) -> bool:
+    def _ended(self) -> bool:
+        """Whether all is in, or it is known that it will not do; replies that are owed are passed over."""
+        if not self._finite or self._largest > self._scale.limit:
+            return True
         return len(self._tallies) == len(self._tickets) and not self._accrued
 
-    def _measure(self) -> float:
-        """Largest entry of the first slice, where no evaluation has gone before."""
-        self._drain()
-        task = Slices(self._version, self._tickets[:1], self._samples, 0.0, 0.0)
-        (reply,) = self._crew.gather([task])
-        largest = reply.result.largest
-        return largest if 0.0 < largest < math.inf else 1.0
+    def _share(self) -> None:
+        workers = self._crew.workers
+        todo = [self._todo.popleft() for _ in range(len(self._todo))]
+        for worker, block in zip(workers, deal(len(todo), len(workers)), strict=True):
+            if block:
+                self._give(worker, todo[block.start : block.stop])
+                self._ask(worker)
 
-    def _drain(self) -> None:
-        """Wait until every worker is free: copies of an earlier batch may be on their way."""
-        while len(self._crew.idle()) < len(self._crew.workers):
-            self._crew.collect()
-
-    def _employ(self, worker: int) -> None:
+    def _employ(self, worker: int) -> bool:
         """Give a free worker what helps most: slices to accrue, slices alone, copies, or nothing."""
-        seconds, left = self._pace.of(worker), self._left()
-        if self._todo and (seconds <= left or not seconds):
+        pace, todo = self._pace, self._todo
+        seconds = pace.of(worker)
+        left = pace.together(len(todo), len(self._crew.workers))
+        if todo and worker in pace.seconds and seconds <= left:
             count = self._count(seconds, left)
-            self._give(worker, [self._todo.popleft() for _ in range(count)])
-            return
-        if worker in self._accrued:
+            self._give(worker, [todo.popleft() for _ in range(count)])
+            return True
+        asked = worker in self._accrued
+        if asked:
             self._ask(worker)
-        if self._todo:
-            self._give(worker, [self._todo.popleft()], alone=True)
-        elif (slice_ := self._late(worker)) is not None:
-            self._give(worker, [slice_], alone=True)
-
-    def _left(self) -> float:
-        """Seconds until the slices that nobody has yet would be done, all workers at their pace."""
-        paces = [self._pace.of(worker) for worker in self._crew.workers]
-        if not all(paces):
-            return 0.0
-        return len(self._todo) / sum(1.0 / seconds for seconds in paces)
+        alone = todo.popleft() if todo else self._late(worker)
+        if alone is not None:
+            self._give(worker, [alone], alone=True)
+        return asked or alone is not None
 
     def _count(self, seconds: float, left: float) -> int:
-        """Slices for one task: enough that messages cost little, not so many that others wait."""
+        """Slices for one task: enough that messages cost little, not so many that others wait.
+
+        Where a message takes longer than all that is left, the worker gets its share of that.
+        """
         if self._most is not None:
             return min(self._most, len(self._todo))
-        if not seconds:
-            return 1
-        enough = math.ceil(self._pace.message / _OVERHEAD / seconds)
-        return max(1, min(enough, int(left / 2 / seconds), len(self._todo)))
+        message = self._pace.message
+        enough = math.ceil(message / _OVERHEAD / seconds)
+        share = max(left / 2, min(left, message)) / seconds
+        return max(1, min(enough, int(share), len(self._todo)))
 
     def _late(self, worker: int) -> int | None:
-        """A slice on its way, of which ``worker`` would be sooner done with a copy."""
-        now, mine = self._crew.now(), self._pace.of(worker)
-        best, latest = None, now + mine
-        for slice_, owners in self._copies.items():
-            if slice_ in self._tallies or worker in owners:
-                continue
-            due = min(self._given[owner] + self._pace.of(owner) for owner in owners)
-            if due > latest:
+        """A slice on its way, of which ``worker`` would be sooner done with a copy: the latest one."""
+        if worker not in self._pace.seconds:
+            return None
+        best, latest = None, self._crew.now() + self._pace.of(worker)
+        for slice_, owners in self._lonely.items():
+            if worker not in owners and (due := min(map(self._due, owners))) > latest:
                 best, latest = slice_, due
         return best
 
+    def _due(self, owner: int) -> float:
+        """When a lonely slice of ``owner`` is expected. One that is overdue will take as long again."""
+        if owner not in self._pace.seconds:
+            return math.inf
+        due, now = self._given[owner] + self._pace.of(owner), self._crew.now()
+        return max(due, now + (now - due))
+
     def _give(self, worker: int, slices: list[int], *, alone: bool = False) -> None:
         tickets = tuple(self._tickets[k] for k in slices)
-        task = Slices(
-            self._version, tickets, self._samples, self._quantum, self._limit, alone=alone
-        )
+        scale = self._scale
         if alone:
-            self._copies.setdefault(slices[0], set()).add(worker)
+            self._lonely.setdefault(slices[0], set()).add(worker)
         else:
             self._accrued.setdefault(worker, []).extend(slices)
         self._given[worker] = self._crew.now()
-        self._crew.submit(worker, task)
+        self._crew.submit(
+            worker,
+            Slices(self._version, tickets, self._samples, scale.quanta, scale.limit, alone=alone),
+        )
 
     def _ask(self, worker: int) -> None:
-        self._asked.add(worker)
         self._crew.submit(worker, HandOver(self._version))
 
     def _take(self) -> None:
         """Take in one event; what belongs to an earlier batch is passed over."""
         event = self._crew.collect()
         if isinstance(event, Lost):
-            self._lose(event)
-            return
-        task = event.task
-        if task.version != self._version:
-            return
-        if isinstance(task, HandOver):
-            self._asked.discard(event.worker)
+            self._lose(event.worker)
+        elif event.task.version != self._version:
+            if isinstance(event.task, Slices):
+                self._pace.learn(event)
+        elif isinstance(event.task, Slices):
+            self._pace.learn(event, self._crew.now() - self._given[event.worker])
+            self._count_in(event, event.task)
+        else:
             del self._accrued[event.worker]
             self._sum += event.result.vectors[0]
-            return
-        assert isinstance(task, Slices)
-        self._pace.learn(event, self._crew.now() - self._given[event.worker])
-        self._largest = max(self._largest, event.result.largest)
-        for ticket, tally in zip(task.tickets, event.result.tallies, strict=True):
-            number = self._number[ticket]
-            if task.alone and number not in self._tallies and tally.finite:
-                self._sum += event.result.vectors[0]
-            self._tallies.setdefault(number, tally)
 
-    def _lose(self, lost: Lost) -> None:
-        """A worker is gone, with all that it has accrued: others do it again."""
+    def _count_in(self, reply: Reply, task: Slices) -> None:
+        self._largest = max(self._largest, reply.result.largest)
+        for ticket, tally in zip(task.tickets, reply.result.tallies, strict=True):
+            number = self._number[ticket]
+            self._finite = self._finite and tally.finite
+            if number not in self._tallies:
+                self._tallies[number] = tally
+                if task.alone:
+                    del self._lonely[number]
+                    self._sum += reply.result.vectors[0]
+
+    def _lose(self, worker: int) -> None:
+        """A worker is gone, with all that it has accrued: others do it again.
+
+        Raises:
+            WorkerLost: no worker is left.
+        """
         if not self._crew.workers:
             raise WorkerLost("all workers are gone; resume from the last checkpoint")
-        again = self._accrued.pop(lost.worker, [])
-        self._asked.discard(lost.worker)
-        for slice_, owners in self._copies.items():
-            owners.discard(lost.worker)
-            if not owners and slice_ not in self._tallies:
-                again.append(slice_)
+        self._pace.forget(worker)
+        self._resting.clear()
+        again = self._accrued.pop(worker, [])
         for slice_ in again:
             self._tallies.pop(slice_, None)
-            self._copies.pop(slice_, None)
+        for slice_, owners in list(self._lonely.items()):
+            owners.discard(worker)
+            if not owners:
+                del self._lonely[slice_]
+                again.append(slice_)
         self._todo.extendleft(sorted(again, reverse=True))
 
     def _result(self) -> Evaluation:
-        like = self._context.server.vectors[0]
-        tallies = [self._tallies[k] for k in sorted(self._tallies)]
-        finite = all(tally.finite for tally in tallies)
+        like, count = self._like, len(self._tickets)
+        if not self._finite or len(self._tallies) < count:
+            tally = Tally(math.nan, None, self._samples, finite=self._finite)
+            largest = self._largest if self._finite else 0.0
+            return Evaluation(math.nan, torch.zeros_like(like), tally, largest)
+        tallies = [self._tallies[k] for k in range(count)]
         correct = [tally.correct for tally in tallies if tally.correct is not None]
-        total = math.fsum(tally.loss for tally in tallies)
-        tally = Tally(
-            total if finite else math.nan,
-            sum(correct) if len(correct) == len(self._tickets) else None,
-            self._samples,
-            finite,
-        )
-        if not finite:
-            return Evaluation(math.nan, torch.zeros_like(like), tally, 0.0)
-        gradient = self._sum.double().mul_(self._quantum).to(like.dtype)
-        return Evaluation(total / self._samples, gradient, tally, self._largest)
+        loss = math.fsum(tally.loss for tally in tallies)
+        tally = Tally(loss, sum(correct) if len(correct) == count else None, self._samples)
+        gradient = torch.zeros(like.numel(), dtype=torch.float64)
+        for whole, quantum in zip(
+            self._sum.view(-1, like.numel()), self._scale.quanta, strict=True
+        ):
+            gradient.add_(whole.double().mul_(quantum))
+        return Evaluation(loss / self._samples, gradient.to(like.dtype), tally, self._largest)

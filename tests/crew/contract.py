@@ -19,6 +19,7 @@ from torch import Tensor
 from psopt.crew import mpi_crew
 from psopt.crew.base import Crew, Evaluate, Gradient, Reply, Result, Rounds, Tally, Ticket
 from psopt.optim.finite import is_finite
+from psopt.replica.memory import Memory
 from psopt.replica.tasks import Alone
 from psopt.roles.server import ParameterServer
 from tests.replica.support import ADAM, ONE_CYCLE, Setup, bits
@@ -35,7 +36,7 @@ class Case:
         """What any worker must answer at the server's parameters."""
         replica = self.setup.replica()
         replica.load(0, server.vectors)
-        return replica.perform(Gradient(0, ticket, weight), Alone())
+        return replica.perform(Gradient(0, ticket, weight), Alone(), Memory())
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def an_evaluation_leaves_an_asynchronous_run_as_it_is(case: Case) -> list[str]:
         tallies = [tally for reply in replies for tally in reply.result.tallies]
     replica = case.setup.replica()
     replica.load(0, server.vectors)
-    assert replica.perform(Evaluate(0, 0, number), Alone()).tallies == tuple(tallies)
+    assert replica.perform(Evaluate(0, 0, number), Alone(), Memory()).tallies == tuple(tallies)
     assert sum(tally.count for tally in tallies) == case.setup.tests
     for _ in crew.workers[1:]:
         reply = collect(crew)

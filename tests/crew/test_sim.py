@@ -266,7 +266,7 @@ class Idler:
     def load(self, version: int, vectors: Any, structure: Any) -> None:
         self.version = version
 
-    def perform(self, task: Any, peers: Any) -> Result:
+    def perform(self, task: Any, peers: Any, memory: Any) -> Result:
         return Result((Tally(0.0, 0, SETUP.batch),), (torch.zeros(1),), self.version)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from psopt.data.plan import Ticket
 from psopt.models import build_loss, build_model
 from psopt.models.flat import FlatModel
+from psopt.replica.memory import Memory
 from psopt.replica.replica import Replica
 from psopt.replica.tally import tally
 from psopt.replica.tasks import Alone, Evaluate, Gradient, Result, Rounds, Tally
@@ -47,7 +48,7 @@ def problem(kind: str, *, l2: float = L2, bias: bool = True, samples: int = SAMP
 
 
 def perform(replica: Replica, weight: float = 1.0) -> Result:
-    return replica.perform(Gradient(0, Ticket(0, 0), weight), Alone())
+    return replica.perform(Gradient(0, Ticket(0, 0), weight), Alone(), Memory())
 
 
 def closed_form(kind: str, x: Tensor, y: Tensor, weight: Tensor, bias: Any) -> tuple[Any, Any]:
@@ -125,11 +126,11 @@ def test_the_penalty_counts_once_in_a_round() -> None:
     replica = problem("softmax", samples=13)
     before, test = replica.model.parameters.clone(), Evaluate(0, 0, 1)
     unpenalised = problem("softmax", samples=13, l2=0.0)
-    assert replica.perform(test, Alone()) == unpenalised.perform(test, Alone())
+    assert replica.perform(test, Alone(), Memory()) == unpenalised.perform(test, Alone(), Memory())
     slots = (Ticket(0, 0), Ticket(0, 1))
     optimizer = replica.optimizer
-    result = replica.perform(Rounds(0, (slots,)), Alone())
-    plain_result = unpenalised.perform(Rounds(0, (slots,)), Alone())
+    result = replica.perform(Rounds(0, (slots,)), Alone(), Memory())
+    plain_result = unpenalised.perform(Rounds(0, (slots,)), Alone(), Memory())
     penalty = L2 / 2 * float((before**2).sum())
     for sums, bare in zip(result.tallies, plain_result.tallies, strict=True):
         assert sums.loss == pytest.approx(bare.loss + sums.count * penalty, rel=1e-14)
@@ -220,7 +221,7 @@ def test_training_and_test_samples_have_the_dtype_of_the_model(dtype: torch.dtyp
     replica = Setup().replica(model=FlatModel(module))
     replica.load(0, replica.model.vectors)
     result = perform(replica)
-    replica.perform(Evaluate(0, 0, 1), Alone())
+    replica.perform(Evaluate(0, 0, 1), Alone(), Memory())
     assert module.seen == [dtype, dtype]
     assert result.vectors[0].dtype == dtype
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from psopt.data.plan import Ticket
 from psopt.models.flat import FlatModel
+from psopt.replica.memory import Memory
 from psopt.replica.replica import Replica, tally
 from psopt.replica.tasks import Alone, Evaluate, Fetch, Gradient, Result, Rounds, Tally, Task
 from tests.replica.support import ADAM, CLASSES, FEATURES, MODELS, ONE_CYCLE, Setup, bits
@@ -36,7 +37,7 @@ def loaded(setup: Setup, version: int = 0) -> Replica:
 
 
 def perform(replica: Replica, task: Task) -> Result:
-    return replica.perform(task, Alone())
+    return replica.perform(task, Alone(), Memory())
 
 
 def content(result: Result) -> Any:
@@ -120,7 +121,7 @@ def test_masks_are_the_tickets_own() -> None:
     for epoch in range(4):
         perform(replica, gradient(epoch))
         torch.manual_seed(0)  # not from here
-        replica._seed_random_layers(epoch, 0)
+        replica.seed_random_layers(epoch, 0)
         outputs.append(functional.cross_entropy(replica.model.module(x), y).item())
     assert len(set(outputs)) == 4
     one, other = loaded(setup), setup.replica(seed=2)
