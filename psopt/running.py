@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
@@ -39,6 +40,7 @@ from psopt.schemes.base import Scheme
 
 if TYPE_CHECKING:
     from psopt.crew.mpi import World
+    from psopt.crew.virtual import ComputeTimes
     from psopt.models.flat import FlatModel
 
 EXITS = {"completed": 0, "failed": 1, "diverged": 3}
@@ -65,19 +67,27 @@ def simulate(start: Prepared) -> int:
 def virtual_crew(config: JobConfig[Scheme], replica: Replica, observe: Observer) -> Crew:
     """The workers of the job's ``cluster`` section, whose gradients ``replica`` computes."""
     from psopt.crew.sim import SimCrew
-    from psopt.crew.virtual import ComputeTimes, Network, distribution
+    from psopt.crew.virtual import Network
 
     cluster = config.cluster
-    draw = distribution(cluster.compute.distribution, cluster.compute.mean, cluster.compute.sigma)
-    seed = config.seed if cluster.seed is None else cluster.seed
     return SimCrew(
         replica,
         cluster.workers,
-        ComputeTimes(draw, config.train.batch_size, cluster.stragglers, seed),
+        _compute_times(config),
         Network(cluster.latency, cluster.bandwidth),
         server_cost=cluster.server_cost,
         observer=observe,
     )
+
+
+def _compute_times(config: JobConfig[Scheme]) -> ComputeTimes:
+    """Seconds that the workers of the job's ``cluster`` section compute."""
+    from psopt.crew.virtual import ComputeTimes, distribution
+
+    cluster = config.cluster
+    draw = distribution(cluster.compute.distribution, cluster.compute.mean, cluster.compute.sigma)
+    seed = config.seed if cluster.seed is None else cluster.seed
+    return ComputeTimes(draw, config.train.batch_size, cluster.stragglers, seed)
 
 
 def coordinate(world: World, start: Prepared) -> int:
@@ -127,7 +137,10 @@ def work(world: World, config: JobConfig[Scheme]) -> int:
         "sums": parts.model.sums(),
     }
     link = MpiLink(Wire(world.ranks), world.rank, world.size, clock)
-    serve(link, parts.replica(clock), introduction)
+    emulated = None
+    if config.cluster.emulate:
+        emulated = partial(_compute_times(config), world.rank - 1)
+    serve(link, parts.replica(clock), introduction, emulated)
     return 0
 
 

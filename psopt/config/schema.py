@@ -221,6 +221,11 @@ class ClusterConfig(Section):
         le=1e9,
         description="Simulated time of the server for one update (seconds).",
     )
+    emulate: bool = Field(
+        default=False,
+        description="On real ranks: sleep after each task until as much time has passed as the "
+        "virtual cluster would take for its samples; for experiments with stragglers on one machine.",
+    )
     seed: int | None = Field(
         default=None, ge=0, description="Seed of simulated times; the job's seed when not given."
     )

@@ -28,6 +28,12 @@ class SpanLog:
         """Record a span that was timed elsewhere, in ``time.perf_counter`` seconds."""
         self._spans.append((kind, start, end))
 
+    def stretch(self, kind: str, start: float) -> None:
+        """Have the last span last until now; one of ``kind`` from ``start`` where it is of another kind."""
+        if self._spans and self._spans[-1][0] == kind:
+            start = self._spans.pop()[1]
+        self._spans.append((kind, start, perf_counter()))
+
     def take(self) -> tuple[Span, ...]:
         """The spans since the last call."""
         spans, self._spans = tuple(self._spans), []
