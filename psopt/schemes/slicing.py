@@ -82,6 +82,7 @@ class Batch:
         self._accrued: dict[int, list[int]] = {}  # given to a worker, and not handed over
         self._lonely: dict[int, set[int]] = {}  # on their way alone, and who has copies
         self._given: dict[int, float] = {}  # when a worker got its last task
+        self._open: dict[int, int] = {}  # slices that a worker is at
         self._resting: set[int] = set()  # there was nothing for them
         self._sum = torch.zeros(len(scale.quanta) * self._like.numel(), dtype=torch.int64)
         self._largest = 0.0
@@ -126,6 +127,8 @@ class Batch:
         if todo and worker in pace.seconds and seconds <= left:
             count = self._count(seconds, left)
             self._give(worker, [todo.popleft() for _ in range(count)])
+            if left <= pace.message:
+                self._ask(worker)  # at once: it would not be long until then
             return True
         asked = worker in self._accrued
         if asked:
@@ -142,16 +145,18 @@ class Batch:
         """
         if self._most is not None:
             return min(self._most, len(self._todo))
-        message = self._pace.message
-        enough = math.ceil(message / _OVERHEAD / seconds)
-        share = max(left / 2, min(left, message)) / seconds
-        return max(1, min(enough, int(share), len(self._todo)))
+        pace = self._pace
+        enough = math.ceil(pace.message / _OVERHEAD / seconds)
+        under_way = sum(self._open.values())
+        whole = pace.together(len(self._todo) + under_way, len(self._crew.workers))
+        share = max(left / 2, min(whole, pace.message)) / seconds
+        return max(1, min(enough, math.ceil(share - 0.5), len(self._todo)))
 
     def _late(self, worker: int) -> int | None:
         """A slice on its way, of which ``worker`` would be sooner done with a copy: the latest one."""
         if worker not in self._pace.seconds:
             return None
-        best, latest = None, self._crew.now() + self._pace.of(worker)
+        best, latest = None, self._crew.now() + self._pace.of(worker) + self._pace.message
         for slice_, owners in self._lonely.items():
             if worker not in owners and (due := min(map(self._due, owners))) > latest:
                 best, latest = slice_, due
@@ -161,7 +166,8 @@ class Batch:
         """When a lonely slice of ``owner`` is expected. One that is overdue will take as long again."""
         if owner not in self._pace.seconds:
             return math.inf
-        due, now = self._given[owner] + self._pace.of(owner), self._crew.now()
+        pace, now = self._pace, self._crew.now()
+        due = self._given[owner] + pace.of(owner) + pace.message
         return max(due, now + (now - due))
 
     def _give(self, worker: int, slices: list[int], *, alone: bool = False) -> None:
@@ -171,7 +177,7 @@ class Batch:
             self._lonely.setdefault(slices[0], set()).add(worker)
         else:
             self._accrued.setdefault(worker, []).extend(slices)
-        self._given[worker] = self._crew.now()
+        self._given[worker], self._open[worker] = self._crew.now(), len(slices)
         self._crew.submit(
             worker,
             Slices(self._version, tickets, self._samples, scale.quanta, scale.limit, alone=alone),
@@ -196,6 +202,7 @@ class Batch:
             self._sum += event.result.vectors[0]
 
     def _count_in(self, reply: Reply, task: Slices) -> None:
+        self._open.pop(reply.worker, None)
         self._largest = max(self._largest, reply.result.largest)
         for ticket, tally in zip(task.tickets, reply.result.tallies, strict=True):
             number = self._number[ticket]
@@ -216,6 +223,7 @@ class Batch:
             raise WorkerLost("all workers are gone; resume from the last checkpoint")
         self._pace.forget(worker)
         self._resting.clear()
+        self._open.pop(worker, None)
         again = self._accrued.pop(worker, [])
         for slice_ in again:
             self._tallies.pop(slice_, None)
