@@ -144,6 +144,16 @@ class ShardScheme(Scheme):
             context.begun(state.measured)
         return tally
 
+    def observe(self, context: Context, state: ShardState) -> Tally:
+        """Objective alone, for methods that need no global gradient; one round of messages."""
+        w, rows = context.server.vectors[0], context.tickets.rows
+        (loss,) = probe(context, self.parts(context, state), ())
+        state.measured = loss + context.l2 / 2 * dot(w, w)
+        if state.first is None:
+            state.first = state.measured
+            context.begun(state.measured)
+        return Tally(state.measured * rows, None, rows)
+
     def check(self, state: ShardState) -> None:
         """See whether the course is lost.
 

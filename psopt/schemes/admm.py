@@ -1,0 +1,112 @@
+"""Consensus ADMM.
+
+Boyd, Parikh, Chu, Peleato & Eckstein, "Distributed optimization and statistical learning via the
+alternating direction method of multipliers", 2011, section 7.1.1 (scaled form, with a regulariser).
+With f_i the mean loss of shard i, weights s_i (its share of the samples) and the penalty in the
+consensus variable z::
+
+    x_i = argmin f_i(x) + rho/2 |x - z + u_i|^2
+    z   = argmin l2/2 |z|^2 + sum_i s_i rho/2 |x_i - z + u_i|^2  =  rho / (rho + l2) sum_i s_i (x_i + u_i)
+    u_i = u_i + x_i - z
+
+The server's parameters are z; the coordinator keeps the u_i. A round has one exchange. The objective
+at z, which ADMM itself does not need, is measured by one more, of losses alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass as state
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from psopt.crew.base import LocalSolve, Lost, Shard, WorkerLost, deal
+from psopt.optim.inner import dot
+from psopt.schemes.base import SECTION, Context, Diverged, Limit, Update
+from psopt.schemes.shards import Positive, ShardScheme, ShardState, update
+
+
+@state
+class AdmmState(ShardState):
+    """What ADMM keeps beside its shards.
+
+    Attributes:
+        duals: u_i, (shards, n); None before the first round.
+    """
+
+    duals: Tensor | None = None
+
+
+@dataclass(frozen=True, config=SECTION, kw_only=True)
+class Admm(ShardScheme):
+    """Consensus ADMM."""
+
+    name: Annotated[Literal["admm"], Field(description="Chooses this scheme.")]
+    rho: Annotated[
+        Positive, Field(description="rho: weight of the consensus, in units of f's curvature")
+    ] = 1.0
+
+    def init(self, context: Context) -> AdmmState:
+        """All u_i are zero."""
+        context.publish()
+        return AdmmState(self.number(context))
+
+    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+        """One round, measured at its end."""
+        if context.tickets.finished or state.over:
+            return []
+        before = context.tickets.position
+        z = context.server.vectors[0].clone()
+        parts = self.parts(context, state)
+        if state.duals is None:
+            state.duals = torch.zeros((state.shards, z.numel()), dtype=z.dtype)
+            self.observe(context, state)
+        points = self._points(context, state, parts, z)
+        total = torch.zeros_like(z)
+        for (_, share), x, u in zip(parts, points, state.duals, strict=True):
+            total.add_((x + u).mul_(share))
+        new = total.mul_(self.rho / (self.rho + context.l2))
+        for x, u in zip(points, state.duals, strict=True):
+            u.add_(x).sub_(new)
+        if not math.isfinite(dot(new, new)):
+            raise Diverged(f"a local solution is not finite in round {state.round + 1}")
+        context.place(new)
+        tally = self.observe(context, state)
+        state.round += 1
+        self.check(state)
+        return [update(context, state, tally, before)]
+
+    def _points(
+        self, context: Context, state: AdmmState, parts: Sequence[tuple[Shard, float]], z: Tensor
+    ) -> list[Tensor]:
+        """x_i, in shard order: each solved from its own z - u_i, published under a version of its own."""
+        crew, server, duals = context.crew, context.server, state.duals
+        assert duals is not None
+        crew.retire(server.version)
+        anchors: dict[int, tuple[int, Tensor]] = {}
+        for worker, block in zip(crew.workers, deal(len(parts), len(crew.workers)), strict=True):
+            for k in block:
+                anchor = z - duals[k]
+                server.place(anchor)
+                anchors[server.version] = k, anchor
+                crew.publish(server.version, (anchor, *server.vectors[1:]))
+                task = LocalSolve(
+                    server.version, parts[k][0], 1.0, self.local.method, mu=self.rho, penalty=False
+                )
+                crew.submit(worker, task)
+        points: dict[int, Tensor] = {}
+        while len(points) < len(parts):
+            event = crew.collect()
+            if isinstance(event, Lost):
+                raise WorkerLost(f"worker {event.worker} is gone in a synchronous round")
+            k, anchor = anchors[event.task.version]
+            points[k] = anchor + event.result.vectors[0]
+            context.tickets.spend(sum(tally.count for tally in event.result.tallies))
+        for version in anchors:
+            crew.retire(version)
+        return [points[k] for k in range(len(parts))]

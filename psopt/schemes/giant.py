@@ -1,0 +1,101 @@
+"""GIANT: globally improved approximate Newton directions.
+
+Wang, Roosta-Khorasani, Xu & Mahoney, "GIANT: globally improved approximate Newton method for
+distributed optimization", NeurIPS 2018, algorithm 1 and section 4.2 (line search)::
+
+    g   = grad F(w_t)                             first reduce
+    p_i = H_i^{-1} g                              by CG on shard i, H_i its Hessian with the penalty's
+    p   = mean_i p_i                              second reduce
+    w_{t+1} = w_t - a p                           a: the largest of a grid, tried in one round, with
+                                                  F(w_t - a p) <= F(w_t) - c1 a <g, p>
+
+Where no step of the grid passes, the one of the lowest F is taken, if it is lower than F(w_t).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from psopt.crew.base import LocalSolve
+from psopt.optim.inner import dot
+from psopt.schemes.base import SECTION, Context, Limit, Update
+from psopt.schemes.shards import (
+    LocalConfig,
+    ShardScheme,
+    ShardState,
+    descend,
+    probe,
+    update,
+)
+
+_DECREASE = 1e-4  # c1
+_GRID = tuple(4.0 * 0.5**k for k in range(12))
+
+
+@dataclass(frozen=True, config=SECTION, kw_only=True)
+class Giant(ShardScheme):
+    """Averaged local Newton directions, and a step from a grid that is tried in one round."""
+
+    name: Annotated[Literal["giant"], Field(description="Chooses this scheme.")]
+    local: Annotated[
+        LocalConfig, Field(description="How workers solve H_i p_i = g; the solver must be cg.")
+    ] = LocalConfig(solver="cg", gamma=1e-2, passes=100)
+
+    def init(self, context: Context) -> ShardState:
+        """Nothing is measured yet."""
+        context.publish()
+        return ShardState(self.number(context))
+
+    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+        """One round: direction, grid, and the gradient at the new point."""
+        if context.tickets.finished or state.over:
+            return []
+        before = context.tickets.position
+        if state.gradient is None:
+            self.measure(context, state)
+        gradient, objective = state.gradient, state.measured
+        way = self._way(context, state, gradient)
+        step = self._choose(context, state, way, dot(gradient, way), objective)
+        if step is None:
+            state.over = "no descent: no step of the grid lowers the objective"
+            return []
+        context.place(context.server.vectors[0].add(way, alpha=step))
+        tally = self.measure(context, state)
+        state.round += 1
+        self.check(state)
+        return [update(context, state, tally, before, step_size=step, gradient_norm=state.norm)]
+
+    def _way(self, context: Context, state: ShardState, gradient: Tensor) -> Tensor:
+        """-p."""
+        context.lend(direction=gradient)
+        version = context.server.version
+        tasks = [
+            LocalSolve(version, shard, share, self.local.method, base=state.base, eta=1.0)
+            for shard, share in self.parts(context, state)
+        ]
+        return descend(context, tasks)[0]
+
+    def _choose(
+        self, context: Context, state: ShardState, way: Tensor, slope: float, objective: float
+    ) -> float | None:
+        """A step of the grid; None: none lowers the objective."""
+        w = context.server.vectors[0].clone()
+        context.lend(direction=way)
+        ww, wp, pp = dot(w, w), dot(w, way), dot(way, way)
+        tried = []
+        for step, loss in zip(
+            _GRID, probe(context, self.parts(context, state), _GRID), strict=True
+        ):
+            value = loss + context.l2 / 2 * (ww + 2 * step * wp + step * step * pp)
+            if value <= objective + _DECREASE * step * slope and slope < 0.0:
+                return step
+            if math.isfinite(value):
+                tried.append((value, step))
+        lowest = min(tried, default=(math.inf, 0.0))
+        return lowest[1] if lowest[0] < objective else None

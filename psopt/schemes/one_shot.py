@@ -1,0 +1,67 @@
+"""One-shot averaging: every worker solves its own problem, the solutions are averaged once.
+
+Zinkevich, Weimer, Smola & Li, "Parallelized stochastic gradient descent", NIPS 2010; Zhang, Duchi &
+Wainwright, "Communication-efficient algorithms for statistical optimization", 2012, algorithms 1
+(AVGM) and 2 (SAVGM): with w the average of solutions on whole shards, and v that of solutions on a
+part r of each shard's samples, (w - r v) / (1 - r) has a bias of smaller order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from psopt.crew.base import LocalSolve
+from psopt.schemes.base import SECTION, Context, Limit, Update
+from psopt.schemes.shards import LocalConfig, ShardScheme, ShardState, descend, update
+
+
+@dataclass(frozen=True, config=SECTION, kw_only=True)
+class OneShot(ShardScheme):
+    """Parameter averaging, once."""
+
+    name: Annotated[Literal["one_shot"], Field(description="Chooses this scheme.")]
+    part: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            lt=1,
+            description="r: part of each shard for the bias correction; null: without it",
+        ),
+    ] = None
+    local: Annotated[LocalConfig, Field(description="How workers solve their problems.")] = (
+        LocalConfig(gamma=1e-6, passes=500)
+    )
+
+    def init(self, context: Context) -> ShardState:
+        """Nothing is solved yet."""
+        context.publish()
+        return ShardState(self.number(context))
+
+    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+        """The one round."""
+        if context.tickets.finished or state.over:
+            return []
+        before = context.tickets.position
+        self.observe(context, state)
+        way = self._solve(context, state, 1.0)
+        if self.part is not None:
+            way.sub_(self._solve(context, state, self.part), alpha=self.part).div_(1.0 - self.part)
+        context.place(context.server.vectors[0] + way)
+        tally = self.observe(context, state)
+        state.round, state.over = 1, "one shot"
+        self.check(state)
+        return [update(context, state, tally, before)]
+
+    def _solve(self, context: Context, state: ShardState, part: float) -> Tensor:
+        """Mean way from the start to the solutions on ``part`` of each shard."""
+        version = context.server.version
+        tasks = [
+            LocalSolve(version, shard, share, self.local.method, part=part)
+            for shard, share in self.parts(context, state)
+        ]
+        return descend(context, tasks)[0]
