@@ -235,7 +235,7 @@ def train(
 
 def _replica(config: Any, bad: Collection[Ticket]) -> Replica:
     replica = job.assemble(config).replica()
-    right = replica.gradient
+    right, part = replica.gradient, replica.part
 
     def poisoned(ticket: Ticket, flat: torch.Tensor, views: tuple[torch.Tensor, ...]) -> Tally:
         tally = right(ticket, flat, views)
@@ -243,7 +243,14 @@ def _replica(config: Any, bad: Collection[Ticket]) -> Replica:
             views[0].fill_(torch.nan)
         return tally
 
+    def poisoned_part(ticket: Ticket, views: tuple[torch.Tensor, ...]) -> Tally:
+        tally = part(ticket, views)
+        if ticket in bad:
+            views[0].fill_(torch.nan)
+        return tally
+
     replica.gradient = poisoned  # type: ignore[method-assign]
+    replica.part = poisoned_part  # type: ignore[method-assign]
     return replica
 
 

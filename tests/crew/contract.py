@@ -17,7 +17,20 @@ import torch
 from torch import Tensor
 
 from psopt.crew import mpi_crew
-from psopt.crew.base import Crew, Evaluate, Gradient, Reply, Result, Rounds, Tally, Ticket
+from psopt.crew.base import (
+    Buffers,
+    Crew,
+    Evaluate,
+    Gradient,
+    HandOver,
+    Reply,
+    Result,
+    Rounds,
+    Slices,
+    Tally,
+    Task,
+    Ticket,
+)
 from psopt.optim.finite import is_finite
 from psopt.replica.memory import Memory
 from psopt.replica.tasks import Alone
@@ -413,6 +426,70 @@ def a_bad_gradient_is_named(case: Case) -> None:
         crew.submit(crew.workers[0], Gradient(0, Ticket(0, batch)))
         (tally,) = collect(crew).result.tallies
         assert tally.finite == (case.setup.poisoned not in plan.rows(batch))
+
+
+def whole(case: Case, server: ParameterServer, *given: Task) -> Tensor:
+    """The vector that one replica answers the last of some tasks with."""
+    replica, memory = case.setup.replica(), Memory()
+    replica.load(server.version, server.vectors)
+    for task in given[:-1]:
+        replica.perform(task, Alone(), memory)
+    (vector,) = replica.perform(given[-1], Alone(), memory).vectors
+    return vector.clone()
+
+
+@check(SMALL, everywhere=True)
+@check(Setup("dropout"), name="_dropout", everywhere=True)
+def slices_are_accrued_and_handed_over(case: Case) -> str:
+    """At two versions, some alone, with an evaluation between: each worker sends its own sum."""
+    crew, server = case.crew, case.setup.server()
+    dealt = [tickets(13)[index :: len(crew.workers)] for index in range(len(crew.workers))]
+    sums = []
+    for version in range(2):
+        server.follow(version)
+        crew.publish(version, server.vectors)
+        options: Any = {"samples": case.setup.samples, "quanta": (2.0**-40,), "most": 1.0}
+        for worker, own in zip(crew.workers, dealt, strict=True):
+            for part in (own[:1], own[1:]):
+                crew.submit(worker, Slices(version, tuple(part), **options))
+            crew.submit(worker, Slices(version, (Ticket(0, 5),), **options, alone=True))
+        crew.gather([Evaluate(version, 0, 1)] * 3)
+        for worker in crew.workers:
+            crew.submit(worker, HandOver(version))
+        total = torch.zeros(server.vectors[0].numel(), dtype=torch.int64)
+        lonely = whole(case, server, Slices(version, (Ticket(0, 5),), **options, alone=True))
+        while len(crew.idle()) < len(crew.workers):
+            reply = collect(crew)
+            if isinstance(reply.task, HandOver):
+                total += reply.result.vectors[0]
+            elif reply.task.alone:  # type: ignore[union-attr]
+                assert torch.equal(reply.result.vectors[0], lonely)
+            else:
+                assert reply.result.vectors == ()
+                assert reply.result.seconds > 0 or not reply.result.tallies
+        expected = whole(
+            case, server, Slices(version, tuple(tickets(13)), **options), HandOver(version)
+        )
+        assert torch.equal(total, expected)
+        sums.append(total)
+        crew.retire(version)
+        advance(server, case.reference(server, Ticket(0, 2)).vectors)
+    return digest(sums)
+
+
+@check(SMALL, everywhere=True)
+def statistics_are_made_anew(case: Case) -> str:
+    crew, server = case.crew, case.setup.server()
+    crew.publish(0, server.vectors)
+    out = tuple(torch.full_like(vector, 7) for vector in server.vectors[1:])
+    crew.reduce([Buffers(0, tuple(tickets(4)))], out)
+    replica = case.setup.replica()
+    replica.load(0, server.vectors)
+    assert bits(out) == bits(
+        replica.perform(Buffers(0, tuple(tickets(4))), Alone(), Memory()).vectors
+    )
+    crew.retire(0)
+    return digest(out)
 
 
 @check(SMALL)

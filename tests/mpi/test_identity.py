@@ -81,6 +81,43 @@ def test_asynchronous_with_one_worker_is_serial_training(name: str, tmp_path: Pa
     assert (real["mean_staleness"], real["max_staleness"]) == (0.0, 0)
 
 
+SLICED: dict[str, Any] = {
+    "model": {"factory": "tests.zoo:normed", "kwargs": {"dropout": 0.3}},
+    "optimizer": None,
+    "train": {"epochs": 8, "batch_size": 2},
+}
+
+
+@pytest.mark.parametrize("name", ["sandblaster", "lbfgs_static"])
+def test_slices(name: str, tmp_path: Path) -> None:
+    """Any number of workers, real and virtual, and either way of dealing."""
+    data = tiny(tmp_path, rows=42)
+    scheme = {"name": name}
+    virtual = train(configured(data, scheme={"name": "sandblaster"}, **SLICED), tmp_path / "sim")
+    path = job_file(tmp_path, data, scheme=scheme, **SLICED)
+    for workers in (1, 2, 4):
+        real = summary(path, tmp_path / f"run{workers}", workers)
+        assert real["parameters_sha256"] == virtual.sha
+        assert real["test_loss"] == virtual.coordinator.progress.test_loss
+
+
+def test_emulated_stragglers(tmp_path: Path) -> None:
+    """Two workers, one of which takes four times as long as the other for a slice: at least so long."""
+    data = tiny(tmp_path, rows=42)
+    cluster = {
+        "compute": {"distribution": "constant", "mean": 0.01},
+        "stragglers": {"1": 4.0},
+        "emulate": True,
+    }
+    scheme = {"name": "sandblaster"}
+    path = job_file(tmp_path, data, scheme=scheme, cluster=cluster, **SLICED)
+    found = summary(path, tmp_path / "run", 2)
+    fast, slow = (entry["compute"] for entry in found["worker_seconds"])
+    assert fast / 0.01 + slow / 0.04 >= 8 * 21 * 0.999
+    plain = train(configured(data, scheme=scheme, **SLICED), tmp_path / "sim")
+    assert found["parameters_sha256"] == plain.sha
+
+
 @pytest.mark.parametrize("name", sorted(SCHEMES))
 def test_every_scheme(name: str, tmp_path: Path) -> None:
     """Three workers: every sample counts once an epoch, and each rank has its lane.

@@ -31,6 +31,7 @@ class Victim:
         self.config = configured(tiny(folder, rows=ROWS), **{**JOB, **changes})
         self.path = job_file(folder, folder / "tiny.h5", **{**JOB, **changes})
         self.run, self.folder = folder / "run", folder
+        self.epochs = self.config.train.epochs
         self.attempts = 0
 
     def start(self, workers: int, die_at: str = "") -> str:
@@ -55,12 +56,12 @@ class Victim:
     def check_account(self, tickets: dict[str, Any]) -> None:
         """What was issued is applied, or will be issued again; `restore` refuses anything else."""
         batch = self.config.train.batch_size
-        TicketBook(self.config.seed, ROWS, batch, EPOCHS).restore(tickets)
+        TicketBook(self.config.seed, ROWS, batch, self.epochs).restore(tickets)
 
     def summary(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.run / "summary.json").read_text())
         assert found["status"] == "completed"
-        assert (found["samples"], found["epochs"]) == (ROWS * EPOCHS, EPOCHS)
+        assert (found["samples"], found["epochs"]) == (ROWS * self.epochs, self.epochs)
         assert found["attempts"] == self.attempts
         return found
 
@@ -116,3 +117,26 @@ def test_asynchronous_run_killed_and_resumed(scheme: str, tmp_path: Path) -> Non
         b["samples"] - a["samples"] for a, b in zip([{"samples": 0}, *rows], rows, strict=False)
     ]
     assert sorted(counts) == sorted(([4] * 10 + [2]) * EPOCHS)
+
+
+@pytest.mark.parametrize("scheme", [{"name": "sandblaster"}, {"name": "cg", "batch": 20}])
+def test_killed_between_ask_and_tell(scheme: dict[str, Any], tmp_path: Path) -> None:
+    """The coordinator at an evaluation, in a save, and again, with 3, 1, 4 and 2 workers."""
+    changes = {"train": {"epochs": 8, "batch_size": 4}, "checkpoint": {"every_steps": 1}}
+    if "batch" in scheme:
+        changes["train"]["epochs"] = 4
+    victim = Victim(tmp_path, scheme=scheme, optimizer=None, scheduler=None, **changes)
+    whole = train(victim.config, tmp_path / "whole", workers=2)
+    victim.start(3, "step 4")
+    assert victim.saved_at() == 3
+    victim.start(1, "save 2")
+    assert victim.saved_at() == 4
+    victim.start(4, "step 2")
+    assert victim.saved_at() == 5
+    victim.start(2)
+    found: dict[str, Any] = json.loads((victim.run / "summary.json").read_text())
+    assert found["parameters_sha256"] == whole.sha
+    keys = ("step", "epoch", "samples", "loss", "accuracy", "iteration", "gradient_norm")
+    assert [[row[key] for key in keys] for row in victim.rows()] == [
+        [row[key] for key in keys] for row in whole.rows("step")
+    ]
