@@ -53,7 +53,9 @@ def test_config_is_valid(path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_one_word_changes_the_scheme(scheme: str, path: Path) -> None:
-    assert job.load(path, [f"scheme.name={scheme}"]).scheme.name == scheme
+    """From any that steps by an optimizer; the others are chosen together with their options."""
+    if job.load(path).optimizer is not None:
+        assert job.load(path, [f"scheme.name={scheme}"]).scheme.name == scheme
 
 
 def test_config_names_the_schema(path: Path) -> None:

@@ -28,7 +28,7 @@ from torch import Tensor
 from psopt.crew.base import LocalSolve, Lost, Shard, WorkerLost, deal
 from psopt.optim.inner import dot
 from psopt.schemes.base import SECTION, Context, Diverged, Limit, Update
-from psopt.schemes.shards import Positive, ShardScheme, ShardState, update
+from psopt.schemes.shards import LocalConfig, Positive, ShardScheme, ShardState, update
 
 
 @state
@@ -50,6 +50,10 @@ class Admm(ShardScheme):
     rho: Annotated[
         Positive, Field(description="rho: weight of the consensus, in units of f's curvature")
     ] = 1.0
+
+    local: Annotated[LocalConfig, Field(description="How workers solve their local problems.")] = (
+        LocalConfig(gamma=1e-3, passes=50)
+    )
 
     def init(self, context: Context) -> AdmmState:
         """All u_i are zero."""
