@@ -53,7 +53,11 @@ def test_config_is_valid(path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_one_word_changes_the_scheme(scheme: str, path: Path) -> None:
-    assert job.load(path, [f"scheme.name={scheme}"]).scheme.name == scheme
+    """And an optimizer, where the file has none and the scheme takes its steps by one."""
+    overrides = [f"scheme.name={scheme}"]
+    if "optimizer" not in yaml.safe_load(path.read_text(encoding="utf-8")):
+        overrides.append("optimizer={name: SGD, lr: 0.1}")
+    assert job.load(path, overrides).scheme.name == scheme
 
 
 def test_config_names_the_schema(path: Path) -> None:
