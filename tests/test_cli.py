@@ -46,6 +46,22 @@ def test_validate_good_files(tmp_path: Path) -> None:
     assert call("validate", path, example) == (0, f"{path}: ok\n{example}: ok\n", "")
 
 
+def test_a_scheme_that_needs_an_optimizer_says_so(tmp_path: Path) -> None:
+    """Others do without one."""
+    path = tmp_path / "job.yaml"
+    text = "name: one\nmodel: {name: lenet5}\nscheme: {name: bsp}\n"
+    path.write_text(text)
+    status, out, err = call("validate", path)
+    assert (status, out) == (2, "")
+    assert re.match(
+        rf"{re.escape(str(path))}:1:1: required key 'optimizer' is missing: scheme bsp takes its steps "
+        r"by one, such as \{name: SGD, lr: 0.02\}",
+        err,
+    )
+    path.write_text(text.replace("bsp", "sandblaster"))
+    assert call("validate", path) == (0, f"{path}: ok\n", "")
+
+
 def test_validate_names_file_line_and_column(tmp_path: Path) -> None:
     good, bad = job_file(tmp_path, tiny(tmp_path)), tmp_path / "bad.yaml"
     bad.write_text(

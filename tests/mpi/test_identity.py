@@ -134,9 +134,13 @@ def test_every_scheme(name: str, tmp_path: Path) -> None:
     )
     run = tmp_path / "run"
     found = summary(path, run, 3, PSOPT_TERMINAL="100")
-    assert found["samples"] == epochs * rows
+    by_tickets = SCHEMES[name].needs_optimizer
+    if by_tickets:
+        assert found["samples"] == epochs * rows
     steps = [row for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "step"]
-    assert [row["version"] for row in steps] == list(range(1, found["steps"] + 1))
+    assert [row["step"] for row in steps] == list(range(1, found["steps"] + 1))
+    if by_tickets:
+        assert [row["version"] for row in steps] == list(range(1, found["steps"] + 1))
     assert max(row["staleness"] for row in steps) == found["max_staleness"]
     assert all(0 < row["weight"] <= 1 for row in steps)
     if name == "wasp":
@@ -147,7 +151,8 @@ def test_every_scheme(name: str, tmp_path: Path) -> None:
         assert min(entry["wait"], entry["communication"]) >= 0
     spans = [event for event in read_timeline(run / "timeline.json") if event["ph"] == "X"]
     kinds = {rank: {e["name"] for e in spans if e["tid"] == rank} for rank in range(4)}
-    assert {"evaluate", "update", "wait", "checkpoint"} <= kinds[0]
+    assert {"evaluate", "wait", "checkpoint"} <= kinds[0]
+    assert "update" in kinds[0] or not by_tickets
     assert all("compute" in kinds[rank] for rank in (1, 2, 3))
     assert not re.search(r"[^\x20-\x7e\n]", (run / "log.txt").read_text())
     printed = found["printed"]

@@ -14,8 +14,10 @@ from pydantic import ValidationError
 from psopt import job
 from psopt.config import job_schema
 from psopt.data.plan import BatchPlan, Ticket
+from psopt.optim.tree import flatten_tree
 from psopt.schemes import SCHEMES
 from psopt.schemes.base import Scheme
+from tests.replica.support import bits
 from tests.training import ROOT, Trained, configured, tiny, train
 
 NAMES = sorted(SCHEMES)
@@ -84,36 +86,48 @@ def test_schema_describes_every_field(name: str) -> None:
     assert set(found["properties"]) == {f.name for f in dataclasses.fields(SCHEMES[name])}  # type: ignore[arg-type]
 
 
-def kept(state: Any) -> dict[str, Any]:
+def kept(done: Trained) -> dict[str, Any]:
     """What a checkpoint keeps of a scheme's state."""
-    fields = dataclasses.fields(state)
-    return {f.name: getattr(state, f.name) for f in fields if not f.metadata.get("transient")}
+    return done.coordinator.scheme.export(done.coordinator.state)
+
+
+def by_tickets(name: str) -> bool:
+    """Whether the scheme is given tickets to work through; others count the samples of their own tasks."""
+    return SCHEMES[name].needs_optimizer
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_epochs(name: str, workers: int, tmp_path: Path) -> None:
-    """Every ticket is applied exactly once, versions rise by one, and the job ends."""
+    """Every ticket is applied exactly once, versions rise (by one), and the job ends."""
     config = job_of(name, tiny(tmp_path, rows=22))
     done = train(config, tmp_path / "run", workers=workers, compute=uneven)
     assert (done.status, done.reason) == ("completed", "epochs")
-    assert sorted(done.applied) == every_ticket(config, 22)
     assert done.tickets.finished
-    assert done.tickets.samples == 44
     versions = [row["version"] for row in done.rows("step")]
-    assert versions == list(range(1, len(versions) + 1))
-    assert versions[-1] == done.coordinator.server.version == done.coordinator.progress.step
+    assert versions == sorted(set(versions))
+    if by_tickets(name):
+        assert sorted(done.applied) == every_ticket(config, 22)
+        assert done.tickets.samples == 44
+        assert versions == list(range(1, len(versions) + 1))
+        assert versions[-1] == done.coordinator.server.version == done.coordinator.progress.step
+    else:
+        assert done.applied == []
+        assert done.tickets.samples >= 44
     seconds = [row["seconds"] for row in done.rows("step")]
     assert seconds == sorted(seconds)
 
 
 def test_state_is_plain(name: str, tmp_path: Path) -> None:
     done = train(job_of(name, tiny(tmp_path)), tmp_path / "run")
-    state = kept(done.coordinator.state)
-    assert json.loads(json.dumps(state)) == state
+    structure, tensors = flatten_tree(kept(done))
+    assert json.loads(json.dumps(structure)) == structure
+    assert all(tensor.device.type == "cpu" for tensor in tensors)
 
 
 def interrupted(name: str, tmp_path: Path, **changes: Any) -> Iterator[Trained]:
     """The first half, to an interruption; the second, by another number of workers."""
+    epochs = 2 if by_tickets(name) else 5
+    changes = {"train": {"epochs": epochs, "batch_size": 4}, **changes}
     config = job_of(name, tiny(tmp_path, rows=22), **changes)
     half = config.model_copy(update={"stop": config.stop.model_copy(update={"steps": 3})})
     first = train(half, tmp_path / "run", workers=3, compute=uneven)
@@ -125,11 +139,14 @@ def test_resume(name: str, tmp_path: Path) -> None:
     """State survives a checkpoint; no ticket is lost or repeated; metrics go on."""
     first, second = interrupted(name, tmp_path)
     assert (first.status, first.reason, second.reason) == ("completed", "steps", "epochs")
-    state = kept(first.coordinator.state)
-    assert first.saved()["scheme"] == state
-    assert sorted(first.applied + second.applied) == every_ticket(second.coordinator.config, 22)
+    structure, tensors = flatten_tree(kept(second))
+    saved, saved_tensors = flatten_tree(second.saved()["scheme"])
+    assert saved == structure
+    assert bits(saved_tensors) == bits(tensors)
     versions = [row["version"] for row in second.rows("step")]
-    assert versions == list(range(1, len(versions) + 1))
+    if by_tickets(name):
+        assert sorted(first.applied + second.applied) == every_ticket(second.coordinator.config, 22)
+        assert versions == list(range(1, len(versions) + 1))
     assert second.coordinator.progress.seconds > first.coordinator.progress.seconds > 0
 
 
@@ -143,11 +160,13 @@ def test_more_workers_than_samples(name: str, tmp_path: Path) -> None:
     config = job_of(name, tiny(tmp_path, rows=3), train={"epochs": 2, "batch_size": 1})
     done = train(config, tmp_path / "run", workers=7)
     assert done.reason == "epochs"
-    assert sorted(done.applied) == every_ticket(config, 3)
+    if by_tickets(name):
+        assert sorted(done.applied) == every_ticket(config, 3)
 
 
 def test_learns(name: str, tmp_path: Path) -> None:
     config = job_of(name, tiny(tmp_path, rows=40), train={"epochs": 20, "batch_size": 4})
     done = train(config, tmp_path / "run", workers=2)
     losses = [row["loss"] for row in done.rows("step")]
-    assert sum(losses[-10:]) < 0.6 * sum(losses[:10])
+    part = min(10, len(losses) // 4)
+    assert sum(losses[-part:]) < 0.6 * sum(losses[:part])
