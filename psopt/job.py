@@ -185,17 +185,12 @@ def _check_shards(parts: Parts) -> None:
     scheme, data = parts.config.scheme, parts.data
     if not isinstance(scheme, ShardScheme):
         return
-    rows = len(data.train)
-    if (scheme.shards or 1) > rows:
+    if (scheme.shards or 1) > len(data.train):
         raise DataError(
-            f"{data.path}: {rows} training samples cannot be cut into {scheme.shards} shards; "
-            "scheme.shards may be at most as many"
+            f"{data.path} has {len(data.train)} training samples: scheme.shards may be no more"
         )
     if scheme.cut == "by_label" and data.regression:
-        raise DataError(
-            f"{data.path}: scheme.cut is by_label, but there are targets instead of class labels; "
-            "use cut: iid"
-        )
+        raise DataError(f"{data.path} has targets instead of class labels: use scheme.cut: iid")
 
 
 def _try_gradient(parts: Parts, rows: Any) -> None:
