@@ -50,8 +50,9 @@ def gradient_of_h(given: Problem, way: Tensor, eta: float = 1.0, mu: float = MU)
     """At a + way, in closed form."""
     x, y = given.rows()
     a = given.w
-    total: Tensor = given.gradient(a + way, x, y) - given.gradient(a, x, y)
-    return total.add_(direction(a), alpha=eta).add_(way, alpha=L2 + mu)
+    change = given.gradient(a + way, x, y) - given.gradient(a, x, y)
+    result: Tensor = change + eta * direction(a) + (L2 + mu) * way
+    return result
 
 
 def newton(given: Problem, eta: float = 1.0, curb: float = L2 + MU, part: float = 1.0) -> Tensor:
