@@ -14,6 +14,7 @@ import torch
 from psopt.config import JobConfig, OptimizerConfig, Problem, load_job
 from psopt.data.check import check as check_values
 from psopt.data.dataset import Dataset, open_dataset
+from psopt.data.errors import DataError
 from psopt.data.layout import resolve
 from psopt.data.plan import TicketBook
 from psopt.models.factory import ModelError
@@ -25,6 +26,7 @@ from psopt.replica.replica import Replica
 from psopt.replica.spans import SpanLog
 from psopt.schemes import AnyScheme
 from psopt.schemes.base import Scheme
+from psopt.schemes.shards import ShardScheme
 from psopt.schemes.wasp import Wasp
 
 Job: Any = JobConfig[AnyScheme]
@@ -163,6 +165,7 @@ def check(parts: Parts) -> None:
         DataError, ModelError: with what is wrong and the remedy.
     """
     check_values(parts.data)
+    _check_shards(parts)
     try:
         parts.optimizer(parts.model)
     except ValueError as error:
@@ -171,6 +174,23 @@ def check(parts: Parts) -> None:
     plan = parts.tickets().plan(0)
     for batch in {min(plan.count(batch), 2): batch for batch in (0, len(plan) - 1)}.values():
         _try_gradient(parts, plan.rows(batch)[:2])
+
+
+def _check_shards(parts: Parts) -> None:
+    """Whether the samples can be cut into the scheme's shards.
+
+    Raises:
+        DataError: there are too few, or no labels to cut by.
+    """
+    scheme, data = parts.config.scheme, parts.data
+    if not isinstance(scheme, ShardScheme):
+        return
+    if (scheme.shards or 1) > len(data.train):
+        raise DataError(
+            f"{data.path} has {len(data.train)} training samples: scheme.shards may be no more"
+        )
+    if scheme.cut == "by_label" and data.regression:
+        raise DataError(f"{data.path} has targets instead of class labels: use scheme.cut: iid")
 
 
 def _try_gradient(parts: Parts, rows: Any) -> None:

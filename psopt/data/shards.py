@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from psopt.data.errors import DataError
 from psopt.data.plan import Rows
 from psopt.data.split import Split
 
@@ -27,6 +28,9 @@ class Shard:
         cut: ``iid``: a seeded permutation of all rows, cut into parts of equal size; ``by_label``:
             the same, sorted by label first, so that a shard sees few of the classes.
         seed: of the permutation.
+
+    Raises:
+        ValueError: there is no such shard.
     """
 
     index: int
@@ -34,19 +38,41 @@ class Shard:
     cut: Cut
     seed: int
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.of:
+            raise ValueError(f"shard {self.index} is not one of {self.of}: they count from 0")
+        if self.seed < 0:
+            raise ValueError(f"shard: seed must be at least 0, not {self.seed}")
+
     def count(self, samples: int) -> int:
         """Rows of this shard of a set of ``samples`` rows; sizes differ by at most one."""
         return samples * (self.index + 1) // self.of - samples * self.index // self.of
 
     def rows(self, train: Split) -> Rows:
-        """Row numbers, (count,) int64, read-only."""
+        """Row numbers, (count,) int64, read-only.
+
+        Raises:
+            ValueError: there are fewer rows than shards.
+            DataError: ``by_label``, and the rows have targets instead of labels.
+        """
         samples = len(train)
+        if samples < self.of:
+            raise ValueError(f"{samples} samples cannot be cut into {self.of} shards")
         order = _order(self.seed, samples)
         if self.cut == "by_label":
-            labels = train.y.numpy()
-            order = order[np.argsort(labels[order], kind="stable")]
+            order = order[np.argsort(_labels(train)[order], kind="stable")]
+            order.flags.writeable = False
         first, end = (samples * i // self.of for i in (self.index, self.index + 1))
         return order[first:end]
+
+
+def _labels(train: Split) -> Rows:
+    if train.y.ndim != 1:
+        raise DataError(
+            "shards are cut by_label, but the data set has targets instead of class labels; cut: iid "
+            "needs none"
+        )
+    return train.y.numpy()
 
 
 @lru_cache(maxsize=2)

@@ -13,14 +13,16 @@ lbfgs                 psopt.optim.lbfgs on h
 cg                    linear CG on (H + (l2 + mu) I) d = -grad h(a), H the Hessian of f_S at a
                       (exact products by double backward); exact where f_S is quadratic
 svrg                  w <- w - lr (grad f_b(w) - grad f_b(a) + grad h(a) + (l2 + mu)(w - a)),
-                      Johnson & Zhang, NIPS 2013
+                      Johnson & Zhang, NIPS 2013; the anchor stays at a
 sgd                   w <- w - lr (grad f_b(w) - grad f_S(a) + grad h(a) + (l2 + mu)(w - a))
 ====================  =================================================================
+
+f_b is the mean loss of batch b, times its size over the mean size of a batch: the mean over all b is
+f_S, also where the last batch is small.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,11 +30,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from psopt.optim.inner import dot
+from psopt.optim.inner import add, dot
 from psopt.optim.lbfgs import LBFGS, LBFGSOptions
 from psopt.replica.batch_tasks import LocalMethod
-
-_STALLED = 1e-30
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,11 @@ class Local:
 
     Attributes:
         loss: ``loss(w, out) -> f_S(w)``; its gradient (n,) goes into ``out``.
-        batch: ``batch(k, w, out)``: gradient of the mean loss over batch k alone.
+        batch: ``batch(k, w, out)``: gradient of f_b at ``w`` for batch k, into ``out``.
         products: makes ``product(v) -> H v``, H the Hessian of f_S at the replica's parameters.
         batches: how many there are in the shard.
         start: a, (n,).
+        shard_loss: f_S(a).
         shard_gradient: of f_S at a.
         gradient: of h at a.
         l2, mu: as above.
@@ -56,6 +57,7 @@ class Local:
     products: Callable[[], Callable[[Tensor], Tensor]]
     batches: int
     start: Tensor
+    shard_loss: float
     shard_gradient: Tensor
     gradient: Tensor
     l2: float
@@ -69,36 +71,44 @@ def solve(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
     Returns:
         (w - a, (n,); passes over the shard that it took, beside the gradient at a.)
     """
+    if dot(local.gradient, local.gradient) == 0.0:  # a is the minimum
+        return torch.zeros_like(local.start), 0.0
     solvers = {"lbfgs": _lbfgs, "cg": _cg, "svrg": _stochastic, "sgd": _stochastic}
     return solvers[method.name](local, method)
 
 
 def _lbfgs(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
-    """L-BFGS on h until its gradient is small enough, or the passes are used up."""
-    a, start = local.start, local.gradient
-    solver = LBFGS(a, LBFGSOptions(gradient_tolerance=0.0, max_evaluations=method.passes + 1))
-    curb, out, way = local.l2 + local.mu, torch.empty_like(a), torch.empty_like(a)
-    # c with grad h(a) = gradient: grad h(w) = grad f(w) - grad f(a) + (l2 + mu)(w - a) + gradient
-    linear = start - local.shard_gradient
-    at_start = local.loss(a, out) if not method.passes else math.nan
-    limit = (method.gamma**2) * dot(start, start)
-    passes = 0
-    while not solver.done:
+    """L-BFGS on h until its gradient is small enough, or the passes are used up.
+
+    It minimises h(w) - h(a) + f_S(a) = f_S(w) + <l2 a - c, w - a> + (l2 + mu)/2 |w - a|^2.
+    """
+    a, curb = local.start, local.l2 + local.mu
+    linear = local.gradient - local.shard_gradient  # l2 a - c
+    limit = method.gamma**2 * dot(local.gradient, local.gradient)
+    most = method.passes + 1  # with the one at a, which took no pass
+    solver = LBFGS(
+        a, LBFGSOptions(gradient_tolerance=0.0, max_iterations=most, max_evaluations=most)
+    )
+    solver.ask()
+    solver.tell(local.shard_loss, local.gradient)
+    way, out = torch.empty_like(a), torch.empty_like(a)
+    small = False
+    while not (small or solver.done):
         point = solver.ask()
         torch.sub(point, a, out=way)
-        loss = local.loss(point, out)
-        passes += 1
-        at_start = loss if math.isnan(at_start) else at_start
-        value = loss + dot(linear, way) + curb / 2 * dot(way, way)
-        out.add_(linear).add_(way, alpha=curb)
-        solver.tell(value, out)
-        if dot(solver.gradient, solver.gradient) <= limit:
-            break
-    return solver.best[1] - a, passes - 1
+        value = local.loss(point, out) + dot(linear, way) + curb / 2 * dot(way, way)
+        solver.tell(value, out.add_(linear).add_(way, alpha=curb))
+        small = dot(solver.gradient, solver.gradient) <= limit
+    end = solver.point if small else solver.best[1]
+    return end - a, solver.evaluations - 1
 
 
 def _cg(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
-    """Hestenes & Stiefel 1952; Nocedal & Wright, algorithm 5.2, from d = 0."""
+    """Hestenes & Stiefel 1952; Nocedal & Wright, algorithm 5.2, from d = 0.
+
+    Where a direction has no positive curvature, as it may on networks, it ends as their algorithm
+    7.1: with what it has, or with -grad h(a) when it has nothing.
+    """
     curb = local.l2 + local.mu
     way = torch.zeros_like(local.start)
     residual = local.gradient.neg()
@@ -107,17 +117,17 @@ def _cg(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
     square = dot(residual, residual)
     limit = method.gamma**2 * square
     products = 0
-    while square > max(limit, _STALLED * limit) and 2 * (products + 1) <= method.passes:
+    while square > limit and 2 * (products + 1) <= method.passes:
         image = product(direction).add_(direction, alpha=curb)
         products += 1
         curvature = dot(direction, image)
-        if not curvature > 0.0:  # of a network: go no further along it
+        if not curvature > 0.0:
             if products == 1:
                 way.copy_(direction)
             break
         alpha = square / curvature
-        way.add_(direction, alpha=alpha)
-        residual.sub_(image, alpha=alpha)
+        add(way, direction, alpha)
+        add(residual, image, -alpha)
         before, square = square, dot(residual, residual)
         direction.mul_(square / before).add_(residual)
     return way, 2 * products

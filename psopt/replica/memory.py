@@ -13,6 +13,15 @@ from torch import Tensor
 from psopt.data.shards import Shard
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Mean loss of a shard and its gradient (n,), without penalty, at the named version."""
+
+    version: int
+    loss: float
+    gradient: Tensor
+
+
 @dataclass(slots=True)
 class Memory:
     """A worker's own.
@@ -25,4 +34,4 @@ class Memory:
 
     version: int = -1
     accrued: Tensor | None = None
-    shards: dict[Shard, tuple[int, Tensor]] = field(default_factory=dict)
+    shards: dict[Shard, Known] = field(default_factory=dict)

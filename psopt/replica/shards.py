@@ -11,7 +11,7 @@ from torch import Tensor
 from psopt.optim.finite import is_finite
 from psopt.replica.batch_tasks import LocalSolve, Probe, ShardGradient
 from psopt.replica.local import Local, solve
-from psopt.replica.memory import Memory
+from psopt.replica.memory import Known, Memory
 from psopt.replica.tally import tally
 from psopt.replica.tasks import Result, Tally
 
@@ -27,7 +27,7 @@ def perform_shard_gradient(replica: Replica, task: ShardGradient, memory: Memory
     part = _Part(replica, task.shard)
     gradient = torch.empty_like(replica.model.parameters)
     tallies = part.gradient(gradient)
-    memory.shards[task.shard] = (task.version, gradient)
+    memory.shards[task.shard] = Known(task.version, tallies.loss / tallies.count, gradient)
     out = gradient * task.weight
     finite = is_finite(out)
     return Result(
@@ -39,15 +39,10 @@ def perform_local_solve(replica: Replica, task: LocalSolve, memory: Memory) -> R
     """The way to the local problem's minimum; its tally counts the samples worked on."""
     part = _Part(replica, task.shard, task.part)
     start = replica.model.parameters.clone()
-    work = 0.0
-    version, known = memory.shards.pop(task.shard, (-1, None))
+    known, work = _known(part, task, memory)
     l2 = replica.l2 if task.penalty else 0.0
-    if known is None or version != task.base or task.part != 1.0:
-        known = torch.empty_like(start)
-        part.gradient(known)
-        work += 1.0
     if task.eta is None:
-        gradient = known + l2 * start
+        gradient = known.gradient + l2 * start
     else:
         gradient = replica.carried["direction"].to(start.device) * task.eta
     local = Local(
@@ -56,7 +51,8 @@ def perform_local_solve(replica: Replica, task: LocalSolve, memory: Memory) -> R
         part.products,
         len(part.batches),
         start,
-        known,
+        known.loss,
+        known.gradient,
         gradient,
         l2,
         task.mu,
@@ -67,6 +63,16 @@ def perform_local_solve(replica: Replica, task: LocalSolve, memory: Memory) -> R
     count = round((work + passes) * part.count)
     way.mul_(task.weight)
     return Result((Tally(0.0, None, count, is_finite(way)),), (way.cpu(),), task.version)
+
+
+def _known(part: _Part, task: LocalSolve, memory: Memory) -> tuple[Known, float]:
+    """Loss and gradient of the part at the replica's parameters, and the passes that they took."""
+    kept = memory.shards.pop(task.shard, None)
+    if kept is not None and kept.version == task.base and task.part == 1.0:
+        return kept, 0.0
+    gradient = torch.empty_like(part.parameters)
+    tallies = part.gradient(gradient)
+    return Known(task.version, tallies.loss / tallies.count, gradient), 1.0
 
 
 def perform_probe(replica: Replica, task: Probe) -> Result:
@@ -89,6 +95,7 @@ class _Part:
 
     def __init__(self, replica: Replica, shard: Shard, part: float = 1.0) -> None:
         self._replica, self._index = replica, shard.index
+        self.parameters = replica.model.parameters
         rows = shard.rows(replica.data.train)
         rows = rows[: max(1, round(part * len(rows)))]
         size = replica.plan(0).batch_size
@@ -112,13 +119,17 @@ class _Part:
 
     def loss_at(self, w: Tensor, out: Tensor) -> float:
         """Mean loss at ``w``; its gradient into ``out``."""
-        self._replica.model.parameters.copy_(w)
+        self.parameters.copy_(w)
         return self.gradient(out).loss / self.count
 
     def batch_at(self, k: int, w: Tensor, out: Tensor) -> None:
-        """Gradient of the mean loss over batch ``k`` at ``w``, into ``out``."""
-        self._replica.model.parameters.copy_(w)
+        """What batch ``k`` says of the gradient of the part's mean loss at ``w``, into ``out``.
+
+        Its own gradient, times its size over the mean size: all batches alike say the part's.
+        """
+        self.parameters.copy_(w)
         self._pass(k, self._replica.model.split(out))
+        out.mul_(len(self.batches[k]) * len(self.batches) / self.count)
 
     def loss(self) -> Tally:
         """Sums over the part at the replica's parameters, without a gradient."""

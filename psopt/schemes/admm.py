@@ -82,8 +82,9 @@ class Admm(ShardScheme):
         context.place(new)
         tally = self.observe(context, state)
         state.round += 1
-        self.check(state)
-        return [update(context, state, tally, before)]
+        made = update(context, state, tally, before)
+        self.check(state, made)
+        return [made]
 
     def _points(
         self, context: Context, state: AdmmState, parts: Sequence[tuple[Shard, float]], z: Tensor

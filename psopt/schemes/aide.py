@@ -66,7 +66,7 @@ class Aide(DaneScheme):
     def init(self, context: Context) -> AideState:
         """Y is where w is."""
         context.publish()
-        return AideState(self.number(context), mu=self.mu + self.tau)
+        return AideState(self.number(context), proximal=self.mu + self.tau)
 
     def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
         """One round of Inexact DANE on F_tau, and the change of y when it is due."""
@@ -83,12 +83,13 @@ class Aide(DaneScheme):
         context.place(w + way)
         tally = self.measure(context, state)
         state.round, state.inner = state.round + 1, state.inner + 1
-        self.check(state)
         self.close(state, state.first_norm)
         if state.inner == self.rounds:
             self._move_center(context, state)
         figures = {"z": state.z, "gradient_norm": state.norm}
-        return [update(context, state, tally, before, **figures)]
+        made = update(context, state, tally, before, **figures)
+        self.check(state, made)
+        return [made]
 
     def _move_center(self, context: Context, state: AideState) -> None:
         q = context.l2 / (context.l2 + self.tau)

@@ -79,7 +79,7 @@ class Diverged(RuntimeError):  # noqa: N818 - reads as what happened
 
 
 class Spoilt(Diverged):
-    """All updates were finite, and yet the parameters or the test loss no longer are."""
+    """All updates were finite, and yet the parameters or the test loss no longer are, or the objective is lost."""
 
 
 class Server(Protocol):

@@ -20,7 +20,7 @@ With ``safeguard`` a round is accepted where F falls enough along p, F(w_t + a p
 <g, p>, a = 1, 1/2, ...; the gradient at the accepted point is that of the next round, so a round that
 is accepted at once costs no message more. Otherwise mu is doubled and the local problems are solved
 again; after an accepted full step mu is halved, never below its configured value (as in S-DANE,
-Jiang, Rodomanov & Stich, 2024).
+Jiang, Rodomanov & Stich, 2024). Such a run ends where <g, p> is hidden by the rounding of F.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass as state
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from psopt.crew.base import LocalSolve, Tally
 from psopt.optim.inner import dot
-from psopt.schemes.base import SECTION, Context, Limit, Update
+from psopt.schemes.base import SECTION, Context, Diverged, Limit, Update
 from psopt.schemes.shards import (
     NotNegative,
     Positive,
@@ -57,11 +58,11 @@ class DaneState(ShardState):
     """What DANE keeps beside its shards.
 
     Attributes:
-        mu: proximal weight of the next round.
+        proximal: mu of the next round.
         first_norm: of the gradient at the initial parameters.
     """
 
-    mu: float = 0.0
+    proximal: float = 0.0
     first_norm: float = 0.0
 
 
@@ -84,7 +85,7 @@ class DaneScheme(ShardScheme):
     def init(self, context: Context) -> DaneState:
         """Nothing is measured yet."""
         context.publish()
-        return DaneState(self.number(context), mu=self.mu)
+        return DaneState(self.number(context), proximal=self.mu)
 
     def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
         """One round, measured at its end."""
@@ -94,19 +95,22 @@ class DaneScheme(ShardScheme):
         if state.gradient is None:
             self.measure(context, state)
             state.first_norm = state.norm
-        mu = state.mu
-        tally = self._guarded(context, state) if self.safeguard else self._plain(context, state)
-        state.round += 1
-        if tally is None:
-            state.over = "no descent: the safeguard rejected every round"
+            self.close(state, state.first_norm)
+            if state.over:
+                return []
+        done = (self._guarded if self.safeguard else self._plain)(context, state)
+        if done is None:
             return []
-        self.check(state)
-        self.close(state, state.first_norm)
+        tally, mu = done
+        state.round += 1
         figures = {"mu": mu, "gradient_norm": state.norm}
-        return [update(context, state, tally, before, **figures)]
+        made = update(context, state, tally, before, **figures)
+        self.check(state, made)
+        self.close(state, state.first_norm)
+        return [made]
 
     def way(self, context: Context, state: DaneState, gradient: Tensor) -> tuple[Tensor, Tally]:
-        """P = mean_i w_i - w_t for the global gradient ``gradient`` (n,)."""
+        """The mean way, w_i - w_t, for the global gradient ``gradient`` (n,)."""
         context.lend(direction=gradient)
         version = context.server.version
         tasks = [
@@ -116,7 +120,7 @@ class DaneScheme(ShardScheme):
                 share,
                 self.local.method,
                 base=state.base,
-                mu=state.mu,
+                mu=state.proximal,
                 eta=self.eta,
                 turn=state.round,
             )
@@ -124,34 +128,60 @@ class DaneScheme(ShardScheme):
         ]
         return descend(context, tasks)
 
-    def _plain(self, context: Context, state: DaneState) -> Tally:
+    def _plain(self, context: Context, state: DaneState) -> tuple[Tally, float]:
+        """A round as it comes; the tally at its end, and its mu."""
         assert state.gradient is not None
-        way, _ = self.way(context, state, state.gradient)
+        way, found = self.way(context, state, state.gradient)
+        if not found.finite:
+            raise Diverged(f"a local solution is not finite in round {state.round + 1}")
         context.place(context.server.vectors[0] + way)
-        return self.measure(context, state)
+        return self.measure(context, state), state.proximal
 
-    def _guarded(self, context: Context, state: DaneState) -> Tally | None:
-        """A round that lowers the objective; None when there is none."""
+    def _guarded(self, context: Context, state: DaneState) -> tuple[Tally, float] | None:
+        """A round that lowers the objective; None, with ``state.over``, when there is none."""
         start = context.server.vectors[0].clone()
         objective, gradient, base = state.measured, state.gradient, state.base
         assert objective is not None
         assert gradient is not None
+        hidden = torch.finfo(start.dtype).eps * abs(objective)
         for _ in range(_REJECTIONS):
             way, found = self.way(context, state, gradient)
             slope = dot(gradient, way)
+            if found.finite and -hidden <= slope <= 0.0:
+                state.over = (
+                    "precision limit: rounding hides what a round would lower the objective"
+                )
+                return None
             if found.finite and slope < 0.0:
-                for halving in range(_HALVINGS + 1):
-                    step = 0.5**halving
-                    context.place(start.add(way, alpha=step))
-                    tally = self.measure(context, state)
-                    assert state.measured is not None
-                    if state.measured <= objective + _DECREASE * step * slope:
-                        if not halving:
-                            state.mu = max(self.mu, state.mu / 2)
-                        return tally
-            state.mu = 2 * state.mu or self._first_mu(context, gradient, way)
+                accepted = self._backtrack(context, state, start, way, objective, slope)
+                if accepted is not None:
+                    return accepted
+            state.proximal = 2 * state.proximal or self._first_mu(context, gradient, way)
             context.place(start)
             state.measured, state.gradient, state.base = objective, gradient, base
+        state.over = "no descent: the safeguard rejected every round"
+        return None
+
+    def _backtrack(
+        self,
+        context: Context,
+        state: DaneState,
+        start: Tensor,
+        way: Tensor,
+        objective: float,
+        slope: float,
+    ) -> tuple[Tally, float] | None:
+        """The first step along ``way`` that lowers the objective enough; None where none does."""
+        mu = state.proximal
+        for halving in range(_HALVINGS + 1):
+            step = 0.5**halving
+            context.place(torch.add(start, way, alpha=step))
+            tally = self.measure(context, state)
+            assert state.measured is not None
+            if state.measured <= objective + _DECREASE * step * slope:
+                if not halving:
+                    state.proximal = max(self.mu, mu / 2)
+                return tally, mu
         return None
 
     def _first_mu(self, context: Context, gradient: Tensor, way: Tensor) -> float:

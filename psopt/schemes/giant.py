@@ -68,8 +68,9 @@ class Giant(ShardScheme):
         context.place(context.server.vectors[0].add(way, alpha=step))
         tally = self.measure(context, state)
         state.round += 1
-        self.check(state)
-        return [update(context, state, tally, before, step_size=step, gradient_norm=state.norm)]
+        made = update(context, state, tally, before, step_size=step, gradient_norm=state.norm)
+        self.check(state, made)
+        return [made]
 
     def _way(self, context: Context, state: ShardState, gradient: Tensor) -> Tensor:
         """-p."""

@@ -54,8 +54,9 @@ class OneShot(ShardScheme):
         context.place(context.server.vectors[0] + way)
         tally = self.observe(context, state)
         state.round, state.over = 1, "one shot"
-        self.check(state)
-        return [update(context, state, tally, before)]
+        made = update(context, state, tally, before)
+        self.check(state, made)
+        return [made]
 
     def _solve(self, context: Context, state: ShardState, part: float) -> Tensor:
         """Mean way from the start to the solutions on ``part`` of each shard."""

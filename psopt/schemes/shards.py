@@ -4,7 +4,9 @@ A run has a number of shards, by default one a worker of its start, and keeps it
 and replies are reduced in shard order, so the result does not depend on who computes on which.
 
 Work is counted in samples, and in gradient passes over the training set by ``epoch``: a gradient
-counts once, a Hessian-vector product twice, a loss alone a third.
+counts once, a Hessian-vector product twice, a loss alone a third. A local solve uses the gradient of
+its shard that the worker has just computed; where there is none, as in the first round after a
+resume, it computes it once more, with the same bits, and that counts too.
 """
 
 from __future__ import annotations
@@ -13,16 +15,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass as state
 from dataclasses import field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from psopt.crew.base import Cut, LocalMethod, LocalSolve, Probe, Reply, Shard, ShardGradient, Tally
 from psopt.optim.inner import dot
-from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Scheme, Update
+from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Scheme, Spoilt, Update
 
 _RISEN = 1e3  # an objective this many times that of the start is lost
 
@@ -47,6 +49,14 @@ class LocalConfig:
     passes: Annotated[int, Field(ge=1, description="Most passes over the shard in a solve")] = 20
     lr: Annotated[Positive, Field(description="Learning rate of svrg and sgd (no unit)")] = 0.05
 
+    @model_validator(mode="after")
+    def _check_passes(self) -> Self:
+        if self.solver in ("cg", "svrg") and self.passes < 2:
+            raise ValueError(
+                f"solver {self.solver} takes two passes at a time: 'passes' must be at least 2"
+            )
+        return self
+
     @property
     def method(self) -> LocalMethod:
         """For the wire."""
@@ -61,7 +71,8 @@ class ShardState:
         shards: how many; fixed at the start of the run.
         round: rounds done.
         first: objective at the initial parameters.
-        measured: objective at the server's parameters; NaN before it is measured.
+        measured: objective at the server's parameters, NaN where it is not finite; None before it is
+            measured.
         gradient: of the objective at the server's parameters, (n,); None before it is measured.
         base: version at which the workers computed it.
         over: why the run has ended; empty while it goes on.
@@ -116,14 +127,12 @@ class ShardScheme(Scheme):
         return state.over or "epochs"
 
     def number(self, context: Context) -> int:
-        """Shards of a run that starts now."""
-        return self.shards or len(context.crew.workers)
+        """Shards of a run that starts now; by default no more than there are samples."""
+        return self.shards or min(len(context.crew.workers), context.tickets.rows)
 
     def parts(self, context: Context, state: ShardState) -> list[tuple[Shard, float]]:
         """All shards, with their share of the samples."""
         rows, seed = context.tickets.rows, context.tickets.plan(0).seed
-        if state.shards > rows:
-            raise ValueError(f"{rows} samples cannot be cut into {state.shards} shards")
         shards = [Shard(k, state.shards, self.cut, seed) for k in range(state.shards)]
         return [(shard, shard.count(rows) / rows) for shard in shards]
 
@@ -154,8 +163,12 @@ class ShardScheme(Scheme):
             context.begun(state.measured)
         return Tally(state.measured * rows, None, rows)
 
-    def check(self, state: ShardState) -> None:
+    def check(self, state: ShardState, *made: Update) -> None:
         """See whether the course is lost.
+
+        Args:
+            state: after a round.
+            made: updates of that round, which are recorded all the same.
 
         Raises:
             Diverged: it is.
@@ -163,10 +176,12 @@ class ShardScheme(Scheme):
         assert state.measured is not None
         assert state.first is not None
         if not state.measured <= _RISEN * max(abs(state.first), 1e-300):
-            raise Diverged(
+            lost = Spoilt(
                 f"the objective is {state.measured:.3g} after {state.round} rounds; at the start it "
                 f"was {state.first:.3g}"
             )
+            lost.updates = made
+            raise lost
 
     def close(self, state: ShardState, first_norm: float) -> None:
         """Note that the gradient is small enough."""
