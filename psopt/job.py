@@ -20,6 +20,7 @@ from psopt.models.factory import ModelError
 from psopt.models.flat import FlatModel
 from psopt.models.losses import Loss, build_loss, check_loss_kwargs
 from psopt.models.zoo import build_model, check_kwargs
+from psopt.optim.finite import all_finite
 from psopt.optim.first_order import FirstOrder
 from psopt.replica.replica import Replica
 from psopt.replica.spans import SpanLog
@@ -163,6 +164,7 @@ def check(parts: Parts) -> None:
         DataError, ModelError: with what is wrong and the remedy.
     """
     check_values(parts.data)
+    _check_buffers(parts.model)
     try:
         parts.optimizer(parts.model)
     except ValueError as error:
@@ -171,6 +173,21 @@ def check(parts: Parts) -> None:
     plan = parts.tickets().plan(0)
     for batch in {min(plan.count(batch), 2): batch for batch in (0, len(plan) - 1)}.values():
         _try_gradient(parts, plan.rows(batch)[:2])
+
+
+def _check_buffers(model: FlatModel) -> None:
+    """Buffers that travel are statistics and counters, and an update of them has to be finite.
+
+    Raises:
+        ModelError: one is infinite or not a number before the first update.
+    """
+    for group in model.buffers:
+        for (_, _, name), view in zip(group.places, group.views, strict=True):
+            if not all_finite([view]):
+                raise ModelError(
+                    f"the model's buffer {name} is not finite as it is made: a constant, such as a "
+                    "mask, is registered with persistent=False"
+                )
 
 
 def _try_gradient(parts: Parts, rows: Any) -> None:

@@ -51,3 +51,10 @@ def constant_loss() -> Any:
 def infinite_loss() -> Any:
     """Not finite, with a gradient that is."""
     return lambda output, y: output.sum() + torch.tensor(torch.inf)
+
+
+def masked(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """An infinite constant among the buffers that travel."""
+    model = nn.Linear(input_shape[0], outputs)
+    model.register_buffer("mask", torch.full((2,), -torch.inf))
+    return model

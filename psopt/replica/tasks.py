@@ -47,7 +47,7 @@ class Rounds:
         contiguous blocks. install: take over the published vectors, optimizer state included, even
         when the version is held (first
             rounds after a start).
-        skip_bad: a round whose gradient is not finite is left out; otherwise the rounds end there.
+        skip_bad: a round whose update is not finite is left out; otherwise the rounds end there.
     """
 
     version: int
@@ -85,7 +85,7 @@ class Tally:
     """Sums over some samples: loss (float64), correct answers (None for regression), samples.
 
     Attributes:
-        finite: False when the gradient that goes with the sums is not finite.
+        finite: False when the gradient that goes with the sums, or a statistic, is not finite.
         refused: the round that they belong to took no step.
     """
 

@@ -10,7 +10,7 @@ from typing import Any
 from psopt.config import JobConfig
 from psopt.crew.base import Crew, Evaluate, Tally, deal
 from psopt.data.plan import TicketBook
-from psopt.optim.finite import is_finite
+from psopt.optim.finite import all_finite, is_finite
 from psopt.record import CheckpointError, CheckpointStore, Tree
 from psopt.roles.journal import Journal
 from psopt.roles.server import ParameterServer
@@ -219,6 +219,8 @@ class Coordinator:
         self.scheme.home(self.context, self.state)
         if not is_finite(self.server.model.parameters):
             raise Spoilt(f"the parameters are not finite at step {self.progress.step}")
+        if not all_finite(self.server.vectors):
+            raise Spoilt(f"the model's buffers are not finite at step {self.progress.step}")
 
     def _note_evaluation(self, tallies: Sequence[Tally]) -> None:
         progress, count = self.progress, sum(tally.count for tally in tallies)
