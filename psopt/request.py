@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from psopt.record import (
     read_metrics,
 )
 from psopt.schemes.base import Scheme
+
+_FREE = {"data.path", "data.cache_bytes", "data.test_limit"}
+"""Keys of the problem that a resumed run may change."""
 
 
 class Refused(ValueError):  # noqa: N818 - reads as what happened
@@ -118,6 +122,11 @@ class Request:
                 f"{run.path}: a resumed run goes on with the optimizer and the schedule of its "
                 "checkpoint; leave them as they are, or start a new run"
             )
+        if changed := list(_changes(saved, config)):
+            raise Refused(
+                f"{run.path}: {'; '.join(changed)}; a resumed run is of the same problem; leave "
+                "it as it was, or start a new run"
+            )
         latest = CheckpointStore(run.checkpoints, config.checkpoint.keep).load_latest()
         if run.metrics_path.exists():
             read_metrics(run.metrics_path)
@@ -141,6 +150,22 @@ class Request:
         except (OSError, ValueError) as error:
             raise Refused(str(error)) from error
         return attempts[-1] if attempts else {}
+
+
+def _changes(saved: JobConfig[Scheme], config: JobConfig[Scheme]) -> Iterator[str]:
+    """What makes the run of ``saved`` another one, as ``key is now, and was before``.
+
+    A data set may have moved, so its path may change; seed, rows and batch size are the
+    checkpoint's to know.
+    """
+    if saved.scheme.name != config.scheme.name:
+        yield f"scheme.name is {config.scheme.name!r}, and was {saved.scheme.name!r}"
+    for section in ("model", "loss", "data"):
+        before, now = getattr(saved, section), getattr(config, section)
+        for key in type(now).model_fields:
+            old, new = getattr(before, key), getattr(now, key)
+            if old != new and f"{section}.{key}" not in _FREE:
+                yield f"{section}.{key} is {new!r}, and was {old!r}"
 
 
 @dataclass(frozen=True)
