@@ -229,7 +229,8 @@ def _launch(request: Any, ranks: int | None) -> int:
 def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
     """One rank of a job: the coordinator where rank is 0, else a worker."""
     from psopt.crew.guard import guarded
-    from psopt.crew.process import fine_timers, keep_memory
+    from psopt.crew.process import keep_memory
+    from psopt.processes import fine_timers
 
     faulthandler.enable()
     fine_timers()

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from psopt.crew.base import WorkerFailed
-from psopt.crew.process import kill_children
 from psopt.crew.supervisor import Notes
+from psopt.processes import kill_children
 
 _TO_BE_ENDED = 2.0  # seconds in which a dead rank's supervisor names it, and the launcher ends all
 

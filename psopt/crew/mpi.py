@@ -24,7 +24,6 @@ mpi4py.rc.thread_level = (
 
 from mpi4py import MPI  # noqa: E402 (thread_level must be set before)
 
-from psopt.crew.nap import wake_on_time  # noqa: E402
 from psopt.crew.wire import Outgoing, Request, Tag, Wire  # noqa: E402
 
 _TO_RECORD = 3.0  # seconds that a failing worker leaves the coordinator to record it
@@ -79,7 +78,6 @@ class World:
     failure: type[Exception] = MPI.Exception
 
     def __init__(self) -> None:
-        wake_on_time()
         self._comm = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         started = _started_by_launcher()
