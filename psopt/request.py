@@ -97,6 +97,7 @@ class Request:
                 run = RunDirectory.create(self.out, config.name)
                 hold = run.hold()
                 run.check_new()  # nobody else was here before the hold
+                run.check_writable()
                 return Prepared(config, run, parts, hold)
             hold = self._previous().hold()
             return self._continued(config, parts, hold)
@@ -116,6 +117,7 @@ class Request:
     def _continued(self, config: JobConfig[Scheme], parts: job.Parts, hold: Hold) -> Prepared:
         """Where the run of ``resume`` goes on; nothing is written before the checkpoint is known to fit."""
         run = self._previous()
+        run.check_writable()
         saved = job.load(run.config_path)
         if (saved.optimizer, saved.scheduler) != (config.optimizer, config.scheduler):
             raise Refused(
@@ -127,13 +129,18 @@ class Request:
                 f"{run.path}: {'; '.join(changed)}; a resumed run is of the same problem; leave "
                 "it as it was, or start a new run"
             )
-        latest = CheckpointStore(run.checkpoints, config.checkpoint.keep).load_latest()
+        skipped: list[str] = []
+        store = CheckpointStore(run.checkpoints, config.checkpoint.keep, skipped.append)
+        try:
+            latest = store.load_latest()
+        except CheckpointError as error:
+            raise Refused("\n".join([*skipped, str(error)])) from error
         if run.metrics_path.exists():
             read_metrics(run.metrics_path)
         if latest is None:
             return Prepared(config, run, parts, hold, resumed=True)
         job.check_checkpoint(parts, latest[1])
-        return Prepared(config, run, parts, hold, resumed=True, tree=latest[1])
+        return Prepared(config, run, parts, hold, True, latest[1], tuple(skipped))
 
     def _previous(self) -> RunDirectory:
         assert self.resume is not None
@@ -179,6 +186,7 @@ class Prepared:
         hold: keeps other processes out of the directory.
         resumed: the directory holds earlier attempts.
         tree: the newest checkpoint of those, if they left one.
+        warnings: what was found on the way to it.
     """
 
     config: JobConfig[Scheme]
@@ -187,6 +195,7 @@ class Prepared:
     hold: Hold
     resumed: bool = False
     tree: Tree | None = None
+    warnings: tuple[str, ...] = ()
 
     def packed(self) -> str:
         """The job as text, for the other ranks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from typing import Any, NoReturn
 
@@ -58,3 +59,9 @@ def masked(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
     model = nn.Linear(input_shape[0], outputs)
     model.register_buffer("mask", torch.full((2,), -torch.inf))
     return model
+
+
+def small_files(input_shape: tuple[int, ...], outputs: int, size: int) -> nn.Module:
+    """From here on no file of this process grows beyond `size` bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    return nn.Linear(input_shape[0], outputs)

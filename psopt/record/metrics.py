@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from psopt.record.files import replacing, to_json
+from psopt.record.files import cannot_write, replacing, to_json
 
 
 class MetricsError(ValueError):
@@ -23,21 +23,34 @@ class MetricsWriter:
 
     Attributes:
         rows: in the file, those of earlier writers included.
+
+    Raises:
+        RecordError: by any method, when the disk is full or the file not to be written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.rows = _mend(path)
-        self._stream = path.open("ab")
+        try:
+            self.rows = _mend(path)
+            self._stream = path.open("ab")
+        except OSError as error:
+            raise cannot_write(path, error) from error
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row. It reaches the file at the next `flush`, or when the buffer is full."""
-        self._stream.write(to_json(row).encode() + b"\n")
+        line = to_json(row).encode() + b"\n"
+        try:
+            self._stream.write(line)
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
         self.rows += 1
 
     def flush(self) -> None:
         """Hand every row to the operating system, so that other processes see it."""
-        self._stream.flush()
+        try:
+            self._stream.flush()
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
 
     def truncate(self, rows: int) -> None:
         """Drop all rows but the first ``rows``, and a torn last line: what a resumed run will do again.
@@ -54,12 +67,17 @@ class MetricsWriter:
                         new.write(line)
                         kept += 1
             self.rows = kept
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
         finally:
             self._stream = self._path.open("ab")
 
     def close(self) -> None:
         """Write what is left and close the file."""
-        self._stream.close()
+        try:
+            self._stream.close()
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -139,9 +140,10 @@ class Journal:
 
     def close(self) -> None:
         """End all files and the display."""
-        self._metrics.close()
-        self._timeline.close()
-        self._display.close()
+        with contextlib.ExitStack() as others:
+            others.callback(self._display.close)
+            others.callback(self._timeline.close)
+            self._metrics.close()
 
     def state(self) -> dict[str, Any]:
         """Totals and the number of rows so far, for a checkpoint."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from psopt.record import MetricsError, MetricsWriter, read_metrics
+from psopt.record import MetricsError, MetricsWriter, RecordError, read_metrics
 
 
 def rows(steps: int) -> list[dict[str, Any]]:
@@ -116,3 +116,25 @@ def test_empty_and_missing(tmp_path: Path) -> None:
     assert read_metrics(tmp_path / "m") == []
     with pytest.raises(FileNotFoundError):
         read_metrics(tmp_path / "missing")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("moment", ["write", "flush", "close"])
+def test_a_full_disk_names_the_file(tmp_path: Path, moment: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    writer = MetricsWriter(path)
+    writer._stream.close()
+    writer._stream = open("/dev/full", "ab")  # noqa: PTH123, SIM115
+    last = {"write": lambda: writer.write({"text": "x" * 100_000})}.get(moment)
+    writer.write({"step": 1})
+    with pytest.raises(RecordError, match=r"metrics\.jsonl: cannot be written: No space left"):
+        (last or getattr(writer, moment))()
+    if moment != "close":
+        with pytest.raises(RecordError):
+            writer.close()
+    writer.close()
+
+
+def test_a_directory_in_the_way(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="cannot be written: Is a directory"):
+        MetricsWriter(tmp_path)
