@@ -176,7 +176,7 @@ def export(
     from psopt.record import export as write_export
 
     try:
-        print(write_export(directory, out))
+        print(write_export(directory, out, lambda text: print(f"warning: {text}", file=sys.stderr)))
     except (CheckpointError, ExportError, NotARun) as error:
         _refuse(str(error))
 
@@ -190,6 +190,7 @@ def doctor() -> None:
 
 
 def _simulate(request: Any) -> int:
+    from psopt.record import RecordError
     from psopt.request import Refused
     from psopt.running import simulate
 
@@ -201,7 +202,9 @@ def _simulate(request: Any) -> int:
         return simulate(prepared)
     except SystemExit as error:  # by a model's or a loss's code
         print(f"psopt: sys.exit({error.code!r}) before the job was complete", file=sys.stderr)
-        return EXIT_FAILED
+    except RecordError as error:
+        print(f"psopt: {error}", file=sys.stderr)
+    return EXIT_FAILED
 
 
 def _launch(request: Any, ranks: int | None) -> int:
@@ -229,7 +232,8 @@ def _launch(request: Any, ranks: int | None) -> int:
 def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
     """One rank of a job: the coordinator where rank is 0, else a worker."""
     from psopt.crew.guard import guarded
-    from psopt.crew.process import fine_timers, keep_memory
+    from psopt.crew.process import keep_memory
+    from psopt.processes import fine_timers
 
     faulthandler.enable()
     fine_timers()

@@ -21,6 +21,7 @@ from psopt.models.factory import ModelError
 from psopt.models.flat import FlatModel
 from psopt.models.losses import Loss, build_loss, check_loss_kwargs
 from psopt.models.zoo import build_model, check_kwargs
+from psopt.optim.finite import all_finite
 from psopt.optim.first_order import FirstOrder
 from psopt.replica.replica import Replica
 from psopt.replica.spans import SpanLog
@@ -166,6 +167,7 @@ def check(parts: Parts) -> None:
     """
     check_values(parts.data)
     _check_shards(parts)
+    _check_buffers(parts.model)
     try:
         parts.optimizer(parts.model)
     except ValueError as error:
@@ -191,6 +193,21 @@ def _check_shards(parts: Parts) -> None:
         )
     if scheme.cut == "by_label" and data.regression:
         raise DataError(f"{data.path} has targets instead of class labels: use scheme.cut: iid")
+
+
+def _check_buffers(model: FlatModel) -> None:
+    """Buffers that travel are statistics and counters, and an update of them has to be finite.
+
+    Raises:
+        ModelError: one is infinite or not a number before the first update.
+    """
+    for group in model.buffers:
+        for (_, _, name), view in zip(group.places, group.views, strict=True):
+            if not all_finite([view]):
+                raise ModelError(
+                    f"the model's buffer {name} is not finite as it is made: a constant, such as a "
+                    "mask, is registered with persistent=False"
+                )
 
 
 def _try_gradient(parts: Parts, rows: Any) -> None:

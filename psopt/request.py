@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from psopt.record import (
     read_metrics,
 )
 from psopt.schemes.base import Scheme
+
+_FREE = {"data.path", "data.cache_bytes", "data.test_limit"}
+"""Keys of the problem that a resumed run may change."""
 
 
 class Refused(ValueError):  # noqa: N818 - reads as what happened
@@ -93,6 +97,7 @@ class Request:
                 run = RunDirectory.create(self.out, config.name)
                 hold = run.hold()
                 run.check_new()  # nobody else was here before the hold
+                run.check_writable()
                 return Prepared(config, run, parts, hold)
             hold = self._previous().hold()
             return self._continued(config, parts, hold)
@@ -112,19 +117,30 @@ class Request:
     def _continued(self, config: JobConfig[Scheme], parts: job.Parts, hold: Hold) -> Prepared:
         """Where the run of ``resume`` goes on; nothing is written before the checkpoint is known to fit."""
         run = self._previous()
+        run.check_writable()
         saved = job.load(run.config_path)
         if (saved.optimizer, saved.scheduler) != (config.optimizer, config.scheduler):
             raise Refused(
                 f"{run.path}: a resumed run goes on with the optimizer and the schedule of its "
                 "checkpoint; leave them as they are, or start a new run"
             )
-        latest = CheckpointStore(run.checkpoints, config.checkpoint.keep).load_latest()
+        if changed := list(_changes(saved, config)):
+            raise Refused(
+                f"{run.path}: {'; '.join(changed)}; a resumed run is of the same problem; leave "
+                "it as it was, or start a new run"
+            )
+        skipped: list[str] = []
+        store = CheckpointStore(run.checkpoints, config.checkpoint.keep, skipped.append)
+        try:
+            latest = store.load_latest()
+        except CheckpointError as error:
+            raise Refused("\n".join([*skipped, str(error)])) from error
         if run.metrics_path.exists():
             read_metrics(run.metrics_path)
         if latest is None:
             return Prepared(config, run, parts, hold, resumed=True)
         job.check_checkpoint(parts, latest[1])
-        return Prepared(config, run, parts, hold, resumed=True, tree=latest[1])
+        return Prepared(config, run, parts, hold, True, latest[1], tuple(skipped))
 
     def _previous(self) -> RunDirectory:
         assert self.resume is not None
@@ -143,6 +159,22 @@ class Request:
         return attempts[-1] if attempts else {}
 
 
+def _changes(saved: JobConfig[Scheme], config: JobConfig[Scheme]) -> Iterator[str]:
+    """What makes the run of ``saved`` another one, as ``key is now, and was before``.
+
+    A data set may have moved, so its path may change; seed, rows and batch size are the
+    checkpoint's to know.
+    """
+    if saved.scheme.name != config.scheme.name:
+        yield f"scheme.name is {config.scheme.name!r}, and was {saved.scheme.name!r}"
+    for section in ("model", "loss", "data"):
+        before, now = getattr(saved, section), getattr(config, section)
+        for key in type(now).model_fields:
+            old, new = getattr(before, key), getattr(now, key)
+            if old != new and f"{section}.{key}" not in _FREE:
+                yield f"{section}.{key} is {new!r}, and was {old!r}"
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A run that can start.
@@ -154,6 +186,7 @@ class Prepared:
         hold: keeps other processes out of the directory.
         resumed: the directory holds earlier attempts.
         tree: the newest checkpoint of those, if they left one.
+        warnings: what was found on the way to it.
     """
 
     config: JobConfig[Scheme]
@@ -162,6 +195,7 @@ class Prepared:
     hold: Hold
     resumed: bool = False
     tree: Tree | None = None
+    warnings: tuple[str, ...] = ()
 
     def packed(self) -> str:
         """The job as text, for the other ranks."""

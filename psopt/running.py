@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -19,6 +20,7 @@ from psopt.launch.mpirun import RUN_DIRECTORY, TERMINAL
 from psopt.record import (
     CheckpointStore,
     MetricsWriter,
+    RecordError,
     RunDirectory,
     Timeline,
     Tree,
@@ -166,7 +168,8 @@ class _Crews:
         """Why a run failed, for its summary."""
         if isinstance(error, self.failure):
             return "the connection to a rank broke: it has ended, and standard error says how"
-        return str(error) if isinstance(error, WorkerFailed) else f"{type(error).__name__}: {error}"
+        told = isinstance(error, WorkerFailed | RecordError)
+        return str(error) if told else f"{type(error).__name__}: {error}"
 
 
 def _coordinate(start: Prepared, crews: _Crews) -> int:
@@ -175,45 +178,42 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
     began = time.perf_counter()
     config, run, parts = start.config, start.run, start.parts
     attempts = _note_attempt(run, crews, config)
-    with (
-        Timeline(run.timeline_path, config.log.timeline_events) as timeline,
-        run.log_path.open("a", encoding="utf-8") as log,
-    ):
-        journal = Journal(
-            MetricsWriter(run.metrics_path),
-            timeline,
-            _display(log, config, real=crews.kind == "mpi"),
-            config.log.every_steps,
-        )
-        server = ParameterServer(parts.model, parts.optimizer(parts.model))
-        crew = crews.make(journal.observe)
-        _name_lanes(timeline, len(crew.workers))
-        coordinator = Coordinator(
-            config,
-            crew,
-            server,
-            parts.tickets(),
-            test_samples=len(parts.data.test),
-            journal=journal,
-            store=CheckpointStore(run.checkpoints, config.checkpoint.keep),
-        )
-        status, reason = "failed", "an exception; see the log"
-        try:
-            status, reason = _conduct(coordinator, start, crews)
-        except BaseException as error:
-            reason = crews.reason(error)
-            raise
-        finally:
-            summary = summarise(
-                coordinator,
-                crew=crews.kind,
-                status=status,
-                reason=reason,
-                wall_seconds=time.perf_counter() - began,
-                attempts=attempts,
+    with run.open_log() as log:
+        display = _display(log, config, real=crews.kind == "mpi")
+        with Timeline(run.timeline_path, config.log.timeline_events, display.warn) as timeline:
+            metrics = MetricsWriter(run.metrics_path)
+            journal = Journal(metrics, timeline, display, config.log.every_steps)
+            server = ParameterServer(parts.model, parts.optimizer(parts.model))
+            crew = crews.make(journal.observe)
+            _name_lanes(timeline, len(crew.workers))
+            coordinator = Coordinator(
+                config,
+                crew,
+                server,
+                parts.tickets(),
+                test_samples=len(parts.data.test),
+                journal=journal,
+                store=CheckpointStore(run.checkpoints, config.checkpoint.keep, journal.warn),
             )
-            _end_record(run, journal, summary)
-            start.hold.release()
+            status, reason = "failed", "an exception; see the log"
+            try:
+                status, reason = _conduct(coordinator, start, crews)
+            except BaseException as error:
+                reason = crews.reason(error)
+                raise
+            finally:
+                summary = summarise(
+                    coordinator,
+                    crew=crews.kind,
+                    status=status,
+                    reason=reason,
+                    wall_seconds=time.perf_counter() - began,
+                    attempts=attempts,
+                )
+                try:
+                    _end_record(run, journal, summary)
+                finally:
+                    start.hold.release()
     _tell(run, summary)
     return EXITS[status]
 
@@ -223,6 +223,8 @@ def _conduct(coordinator: Coordinator, start: Prepared, crews: _Crews) -> tuple[
     write_atomic(start.run.ranks_path, to_json(crews.meet(start.parts.model), indent=2))
     if start.resumed:
         _restore(coordinator, start.tree)
+    for message in start.warnings:
+        coordinator.journal.warn(message)
     before = coordinator.progress.step
     status, reason = coordinator.run()
     if start.tree is not None and coordinator.progress.step == before:
@@ -234,6 +236,9 @@ def _end_record(run: RunDirectory, journal: Journal, summary: Mapping[str, Any])
     """Bring the record to its end; the summary also where the journal's files cannot be finished."""
     try:
         journal.close()
+    except RecordError as error:
+        summary = {**summary, "status": "failed", "reason": str(error)}
+        raise
     finally:
         run.write_summary(summary)
 
@@ -285,7 +290,7 @@ def _tell(run: RunDirectory, summary: Mapping[str, Any]) -> None:
         f"{summary['status']} ({summary['reason']}): {summary['steps']} steps, "
         f"{summary['seconds']:.1f} s{figures}"
     )
-    with run.log_path.open("a", encoding="utf-8") as log:
+    with contextlib.suppress(OSError), run.open_log() as log:
         log.write(f"{text}\n")
     _print(f"{text}\n{RUN_DIRECTORY}{run.path}")
 

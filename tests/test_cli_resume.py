@@ -77,8 +77,11 @@ def test_resume_past_a_truncated_checkpoint(tmp_path: Path) -> None:
     newest.write_bytes(newest.read_bytes()[:5000])
     done = psopt("run", "--resume", run)
     assert done.returncode == 0, done.stderr
-    assert f"{newest}: truncated or damaged" in done.stderr
-    assert "it is skipped" in done.stderr
+    assert done.stderr == ""
+    for said in (done.stdout, (run / "log.txt").read_text()):
+        (line,) = (line for line in said.splitlines() if "truncated or damaged" in line)
+        assert line.startswith(f"warning: {newest}: truncated or damaged")
+        assert line.endswith("; it is skipped")
     assert "resumed at step 5" in done.stdout
     assert sha(run) == expected
 
@@ -102,7 +105,16 @@ def test_resume_without_a_checkpoint_begins_again(tmp_path: Path) -> None:
     [
         ("train.batch_size=2", "batch_size 4, this one has 2"),
         ("seed=9", "seed 1, this one has 9"),
-        ("model.name=mlp", "another model"),
+        ("model.name=mlp", "model.name is 'mlp', and was 'softmax'"),
+        ("model.kwargs={bias: false}", "model.kwargs is {'bias': False}, and was {}"),
+        ("model.dtype=float64", "model.dtype is 'float64', and was 'float32'"),
+        ("scheme={name: asp}", "scheme.name is 'asp', and was 'bsp'"),
+        ("loss.name=mse", "loss.name is 'mse', and was 'cross_entropy'"),
+        ("loss.kwargs={label_smoothing: 0.1}", "loss.kwargs is {'label_smoothing': 0.1}"),
+        ("loss.l2=0.5", "loss.l2 is 0.5, and was 0.0"),
+        ("data.classes=[2, 1, 0]", "data.classes is (2, 1, 0), and was None"),
+        ("data.train_limit=20", "data.train_limit is 20, and was None"),
+        ("data.normalise=false", "data.normalise is False, and was True"),
         ("optimizer.lr=0.5", "optimizer and the schedule of its checkpoint"),
     ],
 )
@@ -115,6 +127,17 @@ def test_resume_refuses_another_job_and_leaves_the_run_alone(
     assert message in refused("run", "--resume", run, "--set", change)
     assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
     assert call("run", "--resume", run)[0] == 0
+
+
+def test_resume_takes_what_leaves_the_problem_alone(tmp_path: Path) -> None:
+    """A data set that has moved, more or less memory for it, another look at the test rows."""
+    path, run = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run)[0] == 0
+    expected, moved = sha(run), (tmp_path / "tiny.h5").rename(tmp_path / "moved.h5")
+    changes = (f"data.path={moved}", "data.cache_bytes=0", "data.test_limit=4")
+    options = [word for change in changes for word in ("--set", change)]
+    assert call("run", "--resume", run, *options)[0] == 0
+    assert sha(run) == expected
 
 
 def test_full_disk_is_loud_and_training_goes_on(tmp_path: Path) -> None:

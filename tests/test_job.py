@@ -211,7 +211,7 @@ def test_float64_resumes_bitwise(tmp_path: Path) -> None:
     assert call("run", path, "--simulate", "--out", whole)[0] == 0
     assert call("run", path, "--simulate", "--out", run, "--set", "stop.steps=3")[0] == 0
     early = saved(run)
-    assert "is torch.float64 there and torch.float32 here" in refused(
+    assert "model.dtype is 'float32', and was 'float64'" in refused(
         "run", "--resume", run, "--set", "model.dtype=float32"
     )
     assert call("run", "--resume", run, "--set", "stop.steps=null")[0] == 0
@@ -222,3 +222,54 @@ def test_float64_resumes_bitwise(tmp_path: Path) -> None:
         assert not torch.equal(value.float().double(), value)  # digits that float32 lacks
         assert torch.equal(found[name], value)
         assert not torch.equal(early[name], value)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "local_rank", "chosen"),
+    [(1, 0, 0), (1, 1, 0), (1, 5, 0), (4, 0, 0), (4, 3, 3), (4, 4, 0), (4, 6, 2)],
+)
+@pytest.mark.parametrize("kind", ["cuda", "auto"])
+def test_gpu_of_a_worker(
+    kind: str, gpus: int, local_rank: int, chosen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only one that it sees, or the one of its number among the workers on the host."""
+    set_to: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", set_to.append)
+    device = torch.device("cuda", chosen)
+    assert job.choose_device(kind, local_rank) == device
+    assert set_to == [device]
+
+
+def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert job.choose_device("auto", 0) == torch.device("cpu")
+    with pytest.raises(ModelError, match=r"device\.kind is cuda, but torch sees no GPU"):
+        job.choose_device("cuda", 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert job.choose_device("cpu", 3) == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "user", "share", "threads"),
+    [
+        (3, "5", 7, 3),
+        (None, "5", 7, 5),
+        (None, "", 7, 7),
+        (None, "0", 7, 7),
+        (None, "many", 7, 7),
+        (None, None, 7, 7),
+        (None, None, 0, 1),
+    ],
+)
+def test_threads(
+    wanted: int | None, user: str | None, share: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job's value, else the user's, else the rank's share of the cores."""
+    set_to: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", set_to.append)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if user is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", user)
+    assert job.set_threads(wanted, share) == threads
+    assert set_to == [threads]

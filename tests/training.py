@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,6 +184,7 @@ def train(
     compute: Callable[[int, int], float] = steady,
     tree: Tree | None = None,
     bad: Collection[Ticket] = (),
+    statistics: Mapping[Ticket, float] | None = None,
     **options: Any,
 ) -> Trained:
     """Train on virtual workers.
@@ -195,6 +196,7 @@ def train(
         compute: seconds that worker w takes for a gradient over n samples.
         tree: a checkpoint to go on from.
         bad: tickets whose gradient is not a number.
+        statistics: tickets that set the model's statistics to a number, beside a right gradient.
         options: of the virtual crew.
     """
     torch.set_num_threads(1)
@@ -207,7 +209,7 @@ def train(
             MetricsWriter(run.metrics_path), timeline, watcher, config.log.every_steps
         )
         crew = Recorder(
-            _replica(config, bad),
+            _replica(config, bad, statistics or {}),
             workers,
             compute,
             Network(1e-6, 1e9),
@@ -233,7 +235,7 @@ def train(
     return trained
 
 
-def _replica(config: Any, bad: Collection[Ticket]) -> Replica:
+def _replica(config: Any, bad: Collection[Ticket], statistics: Mapping[Ticket, float]) -> Replica:
     replica = job.assemble(config).replica()
     right, part = replica.gradient, replica.part
 
@@ -241,6 +243,9 @@ def _replica(config: Any, bad: Collection[Ticket]) -> Replica:
         tally = right(ticket, flat, views)
         if ticket in bad:
             views[0].fill_(torch.nan)
+        for group in replica.model.buffers:
+            if ticket in statistics and not group.counts:
+                group.flat.fill_(statistics[ticket])
         return tally
 
     def poisoned_part(ticket: Ticket, views: tuple[torch.Tensor, ...]) -> Tally:

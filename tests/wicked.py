@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from typing import Any, NoReturn
 
@@ -51,3 +52,16 @@ def constant_loss() -> Any:
 def infinite_loss() -> Any:
     """Not finite, with a gradient that is."""
     return lambda output, y: output.sum() + torch.tensor(torch.inf)
+
+
+def masked(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """An infinite constant among the buffers that travel."""
+    model = nn.Linear(input_shape[0], outputs)
+    model.register_buffer("mask", torch.full((2,), -torch.inf))
+    return model
+
+
+def small_files(input_shape: tuple[int, ...], outputs: int, size: int) -> nn.Module:
+    """From here on no file of this process grows beyond `size` bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    return nn.Linear(input_shape[0], outputs)

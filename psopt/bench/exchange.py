@@ -19,8 +19,9 @@ from psopt.crew.base import Gradient, Peers, Result, Tally, Task, Ticket, Vector
 from psopt.crew.mpi import World
 from psopt.crew.mpi_crew import MpiCrew
 from psopt.crew.mpi_link import MpiLink
-from psopt.crew.process import fine_timers, keep_memory
+from psopt.crew.process import keep_memory
 from psopt.crew.wire import Wire
+from psopt.processes import fine_timers
 from psopt.replica.spans import SpanLog
 
 WAIT = 3.0

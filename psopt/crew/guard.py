@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from psopt.crew.base import WorkerFailed
-from psopt.crew.process import kill_children
 from psopt.crew.supervisor import Notes
+from psopt.processes import kill_children
+from psopt.record import RecordError
 
 _TO_BE_ENDED = 2.0  # seconds in which a dead rank's supervisor names it, and the launcher ends all
 
@@ -78,7 +79,7 @@ def describe(error: BaseException, rank: int) -> str:
     """Traceback, where it helps, and one line that says which rank ended the job, and why."""
     if isinstance(error, WorkerFailed):  # the worker has printed its traceback
         return f"psopt: {who(rank)} ends the job: {error}"
-    trace = "" if isinstance(error, KeyboardInterrupt) else _trace(error)
+    trace = "" if isinstance(error, KeyboardInterrupt | RecordError) else _trace(error)
     return f"{trace}psopt: {who(rank)} failed, the job ends: {cause_of(error)}"
 
 
@@ -88,6 +89,8 @@ def cause_of(error: BaseException) -> str:
         return f"sys.exit({error.code!r}) before the job was complete"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
+    if isinstance(error, RecordError):
+        return str(error)
     return "".join(traceback.format_exception_only(error)).strip()
 
 

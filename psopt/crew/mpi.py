@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import socket
 import time
 from typing import Any, NoReturn
 
 import mpi4py
+import numpy as np
+import numpy.typing as npt
 
 mpi4py.rc.thread_level = (
     "serialized"  # one thread of a rank talks to MPI; a lock-free library is faster
@@ -21,8 +24,7 @@ mpi4py.rc.thread_level = (
 
 from mpi4py import MPI  # noqa: E402 (thread_level must be set before)
 
-from psopt.crew.nap import wake_on_time  # noqa: E402
-from psopt.crew.wire import Request, Tag, Wire  # noqa: E402
+from psopt.crew.wire import Outgoing, Request, Tag, Wire  # noqa: E402
 
 _TO_RECORD = 3.0  # seconds that a failing worker leaves the coordinator to record it
 
@@ -76,7 +78,6 @@ class World:
     failure: type[Exception] = MPI.Exception
 
     def __init__(self) -> None:
-        wake_on_time()
         self._comm = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         started = _started_by_launcher()
@@ -97,8 +98,19 @@ class World:
         self.ranks = Ranks(self._comm)
 
     def agree(self, value: Any) -> Any:
-        """Rank 0's ``value``, on every rank."""
-        return self._comm.bcast(value, root=0)
+        """Rank 0's ``value``, on every rank; those who wait for it sleep."""
+        packed = pickle.dumps(value, protocol=5)
+        size = np.array([len(packed)], dtype=np.int64)
+        self._broadcast(size)
+        if len(packed) != size[0]:  # some other rank's own value, which makes way
+            packed = bytes(size[0])
+        memory = np.frombuffer(bytearray(packed), dtype=np.uint8)
+        self._broadcast(memory)
+        return pickle.loads(memory.tobytes())
+
+    def _broadcast(self, memory: npt.NDArray[Any]) -> None:
+        """Rank 0's bytes into ``memory``; MPI's own ``Bcast`` would spin until they come."""
+        Outgoing([self._comm.Ibcast([memory, MPI.BYTE], root=0)], [memory]).wait()
 
     def confess(self, cause: str) -> None:
         """Tell rank 0 that this rank fails; returns when rank 0 has not ended the job in time."""

@@ -96,12 +96,14 @@ class MpiPeers:
         self._wire, self._clock = wire, clock
         self._leaving = Outgoing([], [])
         self._scratch: dict[tuple[int, int, int, torch.dtype], tuple[Tensor, Bytes]] = {}
-        self._pieces: dict[tuple[int, int], tuple[Tensor, slice, Bytes]] = {}
+        self._pieces: dict[tuple[int, int, int], tuple[Tensor, slice, Bytes]] = {}
+        self._sums = 0  # since `finish`: a round forms the same ones in the same order
 
     def finish(self) -> None:
         """Returns when the rows of earlier sums may change."""
         self._leaving.wait()
         self._leaving.memory.clear()
+        self._sums = 0
 
     def sum_rows(self, rows: Sequence[Tensor], counts: Sequence[int], out: Tensor) -> None:
         """Sum of all rows in worker order, into ``out`` (n,) on every worker."""
@@ -139,13 +141,14 @@ class MpiPeers:
                 requests += self._wire.start_receive(peer + 1, Tag.PIECE, memory)
             leaving.memory += rows
             for slot, row in enumerate(rows):
-                piece = self._piece((peer, slot), row, segment)
+                piece = self._piece((self._sums, peer, slot), row, segment)
                 leaving.requests += self._wire.start_send(peer + 1, Tag.PIECE, piece)
+        self._sums += 1
         Outgoing(requests, arrived).wait()
         return arrived
 
-    def _piece(self, target: tuple[int, int], row: Tensor, segment: slice) -> Bytes:
-        """The bytes of ``row[segment]``, which goes to (peer, slot): mostly the same in every round."""
+    def _piece(self, target: tuple[int, int, int], row: Tensor, segment: slice) -> Bytes:
+        """The bytes of ``row[segment]`` for (sum of the round, peer, slot); those of a gradient stay."""
         kept = self._pieces.get(target)
         if kept is None or kept[0] is not row or kept[1] != segment:
             kept = self._pieces[target] = (row, segment, raw_bytes(row[segment]))

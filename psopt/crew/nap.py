@@ -3,27 +3,17 @@
 Ranks usually outnumber cores on a workstation, and a rank that spins takes a core from one that
 computes. A nap is a sixteenth of the time waited so far, so waiting costs at most about 6 % more
 than spinning would, and an idle rank soon wakes two hundred times a second only. Linux lets a timer
-be 50 microseconds late unless told otherwise, which would be more than the shortest naps themselves.
+be 50 microseconds late, more than the shortest naps themselves, unless ``fine_timers`` was called.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
 import time
 
 _SPIN = 50e-6
 _SHORTEST = 20e-6
 _LONGEST = 5e-3
-_PR_SET_TIMERSLACK = 29
-_SLACK_NS = 1000
-
-
-def wake_on_time() -> None:
-    """Timers of this thread, and of those it starts, are at most a microsecond late (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _SLACK_NS, 0, 0, 0)
 
 
 class Nap:

@@ -1,6 +1,6 @@
-"""How a process that computes is set up: memory, timers, and that it does not outlive its parent.
+"""How a process that computes is set up: memory, and that it does not outlive its parent.
 
-All of it is Linux and glibc; elsewhere these calls do nothing, and only speed or clean-up differ.
+Memory is glibc's; elsewhere the call does nothing, and only speed differs.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import ctypes
 import os
 import signal
 
-import psutil
+from psopt.processes import signal_at_parents_death
 
-_PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK, _PR_SET_CHILD_SUBREAPER = 1, 29, 36
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
@@ -35,11 +34,6 @@ def keep_memory() -> None:
         mallopt(_M_TOP_PAD, 64 << 20)
 
 
-def fine_timers() -> None:
-    """Let short sleeps end on time (they are rounded up by 50 microseconds by default)."""
-    _prctl(_PR_SET_TIMERSLACK, 1000)
-
-
 def die_with_parent(parent: int | None = None) -> None:
     """Have the kernel kill this process when the one that started it dies.
 
@@ -50,25 +44,3 @@ def die_with_parent(parent: int | None = None) -> None:
     signal_at_parents_death(signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def signal_at_parents_death(number: int) -> None:
-    """Have the kernel send this process a signal when the one that started it dies."""
-    _prctl(_PR_SET_PDEATHSIG, number)
-
-
-def adopt_orphans() -> None:
-    """Have descendants whose parent dies become children of this process."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def kill_children() -> None:
-    """Kill the processes that this one has started (data loaders, subprocesses), and theirs."""
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-
-
-def _prctl(option: int, value: int) -> None:
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -22,12 +22,8 @@ import socket
 import sys
 import time
 
-from psopt.crew.process import (
-    adopt_orphans,
-    die_with_parent,
-    kill_children,
-    signal_at_parents_death,
-)
+from psopt.crew.process import die_with_parent
+from psopt.processes import adopt_orphans, kill_children, signal_at_parents_death
 
 _PATIENCE = 5.0  # seconds for a rank that has failed to come to its end
 _PAUSE = 0.2  # who kills a rank for another one's failure reaches its supervisor within this time

@@ -21,8 +21,8 @@ def distribution(name: str, mean: float, sigma: float) -> Draw:
 
     Args:
         name: ``constant``; ``lognormal`` (sigma: standard deviation of the logarithm);
-        ``exponential``; ``uniform``
-            (from mean * (1 - sigma) to mean * (1 + sigma), sigma at most 1).
+            ``exponential``; ``uniform`` (from mean * (1 - sigma) to mean * (1 + sigma), sigma at
+            most 1).
         mean: seconds.
         sigma: spread, without unit.
     """

@@ -8,7 +8,6 @@ job, and how, is said by the ranks themselves and by their supervisors (``crew/s
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import shlex
@@ -24,12 +23,12 @@ from typing import BinaryIO
 import psutil
 
 from psopt.launch.flavour import detect_flavour, find_mpirun, mpirun_argv
+from psopt.processes import adopt_orphans, kill_children, signal_at_parents_death
 
 TERMINAL = "PSOPT_TERMINAL"
 RUN_DIRECTORY = "run directory: "
 """How the coordinator begins the line that says where the run is kept."""
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _HEAD = 1 << 16
 _GRACE = 5.0
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
@@ -85,7 +84,7 @@ class _End:
 
 def _run(argv: Sequence[str]) -> _End:
     """Run mpirun with its output passed through."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     process = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -157,11 +156,7 @@ def _signals_passed_on(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
 
 def _kill_leftovers() -> None:
     """Kill whatever the job has left running: all descendants of this process."""
-    left = psutil.Process().children(recursive=True)
-    for process in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(left, timeout=_GRACE)
+    psutil.wait_procs(kill_children(), timeout=_GRACE)
 
 
 def _last_words(end: _End) -> Iterator[str]:
@@ -181,9 +176,4 @@ def _last_words(end: _End) -> Iterator[str]:
 
 
 def _die_with_launcher() -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _prctl(option: int, value: int) -> None:
-    with contextlib.suppress(AttributeError, OSError):  # not Linux: mpirun's own clean-up has to do
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    signal_at_parents_death(signal.SIGTERM)

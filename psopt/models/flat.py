@@ -9,8 +9,7 @@ vector a dtype, the persistent buffers (BatchNorm statistics and their counters)
 buffers, in one place:
 
 - floating buffers are statistics: they are averaged (synchronous schemes) or moved towards the
-  worker's values by the
-  update's weight (asynchronous schemes);
+  worker's values by the update's weight (asynchronous schemes);
 - integer buffers are counters: a worker reports by how much it advanced them, and the server adds
   that once an update.
 

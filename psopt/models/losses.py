@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +13,10 @@ from torch.nn import functional
 from psopt.models.factory import ModelError, call, kwargs_problems, load, refuse
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+
+_NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_OUTPUT = re.compile(r"(y_?)?(outputs?|out|inputs?|pred\w*|logits?|scores?|hat)", re.IGNORECASE)
+_TARGET = re.compile(r"y|(y_?)?(true|targets?|labels?)", re.IGNORECASE)
 
 
 def _cross_entropy(*, label_smoothing: float = 0.0) -> Loss:
@@ -107,9 +113,19 @@ def check_loss_kwargs(
     """
     what, make = _find(name, factory)
     problems = kwargs_problems(what, make, kwargs, strict=factory is None)
-    if factory and len(problems) == 2 and not kwargs:  # it wants two arguments: the loss itself
+    if factory and not kwargs and _is_a_loss(make):
         return [f"{what}: name a callable that returns the loss, a function of (output, y)"]
     return problems
+
+
+def _is_a_loss(make: Callable[..., Any]) -> bool:
+    """Whether ``make`` looks like a function of (output, y) rather than like one that returns it."""
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind is _NAMED]
+    return len(needed) == 2 and bool(_OUTPUT.fullmatch(needed[0]) and _TARGET.fullmatch(needed[1]))
 
 
 def _find(name: str | None, factory: str | None) -> tuple[str, Callable[..., Any]]:

@@ -32,7 +32,7 @@ class LBFGSOptions(Options):
     Args:
         memory: m, pairs kept, at least 1.
         skip: pairs with s'y <= skip |s| |y| are left out.
-        damp: damp such pairs by Powell's rule instead.
+        damp: first bring pairs with s'y < 0.2 s'Bs up to that by Powell's rule, B = I / gamma.
     """
 
     memory: int = 10

@@ -33,7 +33,7 @@ class Pairs:
         memory: m, at least 1.
         like: a vector (n,): size, dtype and device of the rows.
         skip: a pair with s'y <= skip |s| |y| is left out.
-        damp: bring s'y of a weak pair up to 0.2 s'Bs by Powell's rule instead, with B = I / gamma.
+        damp: a pair with s'y < 0.2 s'Bs, B = I / gamma, is first brought up to that by Powell's rule.
     """
 
     def __init__(self, memory: int, like: Tensor, *, skip: float, damp: bool) -> None:
@@ -56,7 +56,9 @@ class Pairs:
         """Write the pair of a step over the oldest one, in place.
 
         Returns:
-            Whether the pair is kept; one of too little curvature is not, and the others stay.
+            Whether the pair is kept; one of too little curvature is not, and the others stay. One
+            that damping does not help either (numbers near the dtype's smallest) costs the oldest
+            pair of a full memory, whose row it was damped in.
         """
         ss, sy, yy = moments(new, old, new_gradient, old_gradient)
         damped = self._damp and bool(self._slots) and sy < _DAMPED * ss / self._gamma
@@ -69,14 +71,18 @@ class Pairs:
         torch.sub(new_gradient, old_gradient, out=self._y[slot])
         if damped:
             sy, yy = self._dampen(slot, ss, sy)
+            if not self._curved(ss, sy, yy):
+                return False
         self._slots.append(slot)
         self._rho.append(1.0 / sy)
         self._gamma = sy / yy
         return True
 
     def _curved(self, ss: float, sy: float, yy: float) -> bool:
-        enough = sy > self._skip * math.sqrt(ss) * math.sqrt(yy)
-        return enough and math.isfinite(1.0 / sy) and math.isfinite(yy)
+        """Whether s'y is large enough, and rho and gamma are numbers."""
+        if not (sy > self._skip * math.sqrt(ss) * math.sqrt(yy) and 0.0 < yy < math.inf):
+            return False
+        return math.isfinite(1.0 / sy) and 0.0 < sy / yy < math.inf
 
     def _dampen(self, slot: int, ss: float, sy: float) -> tuple[float, float]:
         """Powell's y <- theta y + (1 - theta) B s, after which s'y = 0.2 s'Bs; s'y and y'y."""

@@ -6,7 +6,7 @@ from psopt.record.checkpoint import CheckpointError, CheckpointStore, Checkpoint
 from psopt.record.directory import Hold, NotARun, RunDirectory, RunExists
 from psopt.record.environment import environment
 from psopt.record.export import ExportError, export
-from psopt.record.files import to_json, write_atomic
+from psopt.record.files import RecordError, to_json, write_atomic
 from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
 from psopt.record.timeline import Timeline, read_timeline
 from psopt.record.tree import Tree, TreeError
@@ -20,6 +20,7 @@ __all__ = [
     "MetricsError",
     "MetricsWriter",
     "NotARun",
+    "RecordError",
     "RunDirectory",
     "RunExists",
     "Timeline",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,19 +38,27 @@ class CheckpointWarning(UserWarning):
     """A checkpoint is damaged and an older one is used, or one could not be removed."""
 
 
+def warn_of_checkpoint(text: str) -> None:
+    """Warn as Python does, where nobody else is there to be told."""
+    warnings.warn(text, CheckpointWarning, stacklevel=4)
+
+
 class CheckpointStore:
     """The checkpoints of one run; one process writes them.
 
     Args:
         directory: where they are; made at the first save.
         keep: how many to keep, at least 1.
+        warn: is told of a checkpoint that is damaged and skipped, or could not be removed.
     """
 
-    def __init__(self, directory: Path, keep: int) -> None:
+    def __init__(
+        self, directory: Path, keep: int, warn: Callable[[str], None] = warn_of_checkpoint
+    ) -> None:
         if keep < 1:
             raise ValueError(f"keep is {keep}; keep at least 1 checkpoint")
         self._directory = Path(directory)
-        self._keep = keep
+        self._keep, self._warn = keep, warn
 
     def save(self, step: int, tree: Tree) -> Path:
         """Write a checkpoint, read it back, and only then drop the ones that are too old.
@@ -61,9 +70,6 @@ class CheckpointStore:
 
         Returns:
             The file.
-
-        Warns:
-            CheckpointWarning: one that is too old could not be removed.
 
         Raises:
             CheckpointError: the disk is full, read-only or unreliable, or the tree holds a value
@@ -89,9 +95,6 @@ class CheckpointStore:
     def load_latest(self) -> tuple[int, Tree] | None:
         """Step and tree of the newest checkpoint that is whole, or None where there is no file.
 
-        Warns:
-            CheckpointWarning: a newer one is damaged and was skipped.
-
         Raises:
             CheckpointError: there are files, but none is whole.
         """
@@ -100,7 +103,7 @@ class CheckpointStore:
             try:
                 return _step(path), self.load(path)
             except CheckpointError as error:
-                warnings.warn(f"{error}; it is skipped", CheckpointWarning, stacklevel=2)
+                self._warn(f"{error}; it is skipped")
         if paths:
             raise CheckpointError(
                 f"{self._directory}: none of the {len(paths)} checkpoints can be read; "
@@ -139,8 +142,7 @@ class CheckpointStore:
                 try:
                     path.unlink(missing_ok=True)
                 except OSError as error:  # no reason to end a run whose newest one is safe
-                    text = f"{path}: an old checkpoint was not removed: {error}"
-                    warnings.warn(text, CheckpointWarning, stacklevel=3)
+                    self._warn(f"{path}: an old checkpoint was not removed: {error}")
 
 
 class _Medium:

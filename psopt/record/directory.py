@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import time
@@ -10,9 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from psopt.record.files import to_json, write_atomic
+from psopt.record.files import cannot_write, temporary_for, to_json, write_atomic
+
+_NEEDED = 1 << 14  # bytes that a run cannot do without
 
 
 class RunExists(FileExistsError):  # noqa: N818 - reads as what happened
@@ -108,6 +111,31 @@ class RunDirectory:
                 f"{self.path}: holds a run already; continue it with --resume, or name another directory"
             )
 
+    def check_writable(self) -> None:
+        """See that a run can be recorded here; what is there stays as it is.
+
+        Raises:
+            RecordError: the directory or a file of it cannot be written.
+        """
+        replaced = (self.config_path, self.environment_path, self.ranks_path, self.summary_path)
+        appended = (self.attempts_path, self.log_path, self.metrics_path, self.timeline_path)
+        probe = temporary_for(self.path / "probe")
+        for path in (*replaced, *appended, probe):
+            try:
+                if path == probe:
+                    probe.write_bytes(bytes(_NEEDED))
+                elif path.is_dir() or (path in appended and path.exists()):
+                    path.open("ab").close()
+            except OSError as error:
+                raise cannot_write(self.path if path == probe else path, error) from error
+            finally:
+                probe.unlink(missing_ok=True)
+
+    def open_log(self) -> TextIO:
+        """log.txt, to append to. Nothing waits in memory, to fail again when the file is closed."""
+        raw: Any = self.log_path.open("ab", buffering=0)
+        return io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
+
     def hold(self) -> Hold:
         """Keep other processes from running in this directory until the hold is released.
 
@@ -176,8 +204,15 @@ class RunDirectory:
         write_atomic(self.config_path, text)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Write the outcome of the run."""
-        write_atomic(self.summary_path, to_json(summary, indent=2) + "\n")
+        """Write the outcome of the run.
+
+        Raises:
+            RecordError: it cannot be written.
+        """
+        try:
+            write_atomic(self.summary_path, to_json(summary, indent=2) + "\n")
+        except OSError as error:
+            raise cannot_write(self.summary_path, error) from error
 
     def read_summary(self) -> dict[str, Any] | None:
         """The outcome of the run, or None when it has not ended.

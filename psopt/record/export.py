@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
 
-from psopt.record.checkpoint import CheckpointStore
+from psopt.record.checkpoint import CheckpointStore, warn_of_checkpoint
 from psopt.record.directory import RunDirectory
 from psopt.record.files import replacing
 
@@ -20,13 +20,16 @@ class ExportError(ValueError):
     """The model cannot be exported; the text says why and what to do."""
 
 
-def export(source: Path | Mapping[str, Any], out: Path) -> Path:
+def export(
+    source: Path | Mapping[str, Any], out: Path, warn: Callable[[str], None] = warn_of_checkpoint
+) -> Path:
     """Write parameters and buffers, by name, to one file.
 
     Args:
         source: a run directory (its newest whole checkpoint counts), a checkpoint file, or the tree
             of a checkpoint with the dicts "parameters" and "buffers" of tensors.
         out: `.pt` for `torch.load` and `load_state_dict`, or `.safetensors`.
+        warn: is told of checkpoints that are damaged, and skipped.
 
     Returns:
         `out`.
@@ -39,7 +42,7 @@ def export(source: Path | Mapping[str, Any], out: Path) -> Path:
     out = Path(out)
     if out.suffix not in SUFFIXES:
         raise ExportError(f"{out}: unknown format {out.suffix!r}; name it .pt or .safetensors")
-    tensors = state_dict(_tree(source) if isinstance(source, str | Path) else source)
+    tensors = state_dict(_tree(source, warn) if isinstance(source, str | Path) else source)
     try:
         with replacing(out) as handle:
             if out.suffix == ".pt":
@@ -66,12 +69,12 @@ def state_dict(tree: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
 
 
-def _tree(source: Path | str) -> Mapping[str, Any]:
+def _tree(source: Path | str, warn: Callable[[str], None]) -> Mapping[str, Any]:
     path = Path(source)
     if path.is_file():
         return CheckpointStore(path.parent, keep=1).load(path)
     directory = RunDirectory.open(path)
-    latest = CheckpointStore(directory.checkpoints, keep=1).load_latest()
+    latest = CheckpointStore(directory.checkpoints, keep=1, warn=warn).load_latest()
     if latest is None:
         raise ExportError(
             f"{path}: the run has no checkpoint; set checkpoint.every_steps, or let it end"

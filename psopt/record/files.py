@@ -18,6 +18,17 @@ import numpy as np
 _CANNOT_FLUSH_DIRECTORY = {errno.EINVAL, errno.EBADF, errno.ENOTSUP}
 
 
+class RecordError(OSError):
+    """A file of a run's record cannot be written; the text names it, the cause and the remedy."""
+
+
+def cannot_write(path: Path, error: OSError) -> RecordError:
+    """What to raise when ``path`` could not be written."""
+    return RecordError(
+        f"{path}: cannot be written: {error.strerror or error}; see to the disk's space and permissions"
+    )
+
+
 def to_json(value: object, *, indent: int | None = None) -> str:
     """JSON text of `value`; a float that is not finite becomes null, a NumPy scalar a number.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from psopt.record.files import replacing, to_json
+from psopt.record.files import cannot_write, replacing, to_json
 
 
 class MetricsError(ValueError):
@@ -20,26 +20,40 @@ class MetricsWriter:
 
     Args:
         path: the file; made when it is missing. Its directory exists.
+
+    Attributes:
+        rows: in the file, those of earlier writers included.
+
+    Raises:
+        RecordError: by any method, when the disk is full or the file not to be written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        _mend(path)
-        self._stream = path.open("ab")
+        try:
+            self.rows = _mend(path)
+            self._stream = path.open("ab")
+        except OSError as error:
+            raise cannot_write(path, error) from error
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row. It reaches the file at the next `flush`, or when the buffer is full."""
-        self._stream.write(to_json(row).encode() + b"\n")
+        line = to_json(row).encode() + b"\n"
+        try:
+            self._stream.write(line)
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
+        self.rows += 1
 
     def flush(self) -> None:
         """Hand every row to the operating system, so that other processes see it."""
-        self._stream.flush()
+        try:
+            self._stream.flush()
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
 
-    def truncate_after(self, step: int) -> None:
-        """Drop the rows of later steps, and a torn last line: what a resumed run will do again.
-
-        Args:
-            step: the last step whose rows stay. Rows without a step stay too.
+    def truncate(self, rows: int) -> None:
+        """Drop all rows but the first ``rows``, and a torn last line: what a resumed run will do again.
 
         Raises:
             MetricsError: a line in the middle is not a JSON object.
@@ -47,16 +61,23 @@ class MetricsWriter:
         self._stream.close()
         try:
             with self._path.open("rb") as old, replacing(self._path) as new:
+                kept = 0
                 for number, line in enumerate(old, 1):
-                    row = _parse(self._path, number, line)
-                    if row is not None and row.get("step", step) <= step:
+                    if _parse(self._path, number, line) is not None and kept < rows:
                         new.write(line)
+                        kept += 1
+            self.rows = kept
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
         finally:
             self._stream = self._path.open("ab")
 
     def close(self) -> None:
         """Write what is left and close the file."""
-        self._stream.close()
+        try:
+            self._stream.close()
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -105,18 +126,24 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any] | None:
     return row
 
 
-def _mend(path: Path) -> None:
-    """Make the file end with a line end: complete the last line, or cut it when it is torn."""
+def _mend(path: Path) -> int:
+    """Make the file end with a line end: complete the last line, or cut it when it is torn.
+
+    Returns:
+        The lines that it has then.
+    """
     if not path.exists():
-        return
+        return 0
     with path.open("r+b") as stream:
-        start, line = 0, b""
+        start, lines, line = 0, 0, b""
         for line in stream:
             start += len(line)
+            lines += 1
         if not line or line.endswith(b"\n"):
-            return
+            return lines
         if _parse(path, 0, line) is None:
             stream.truncate(start - len(line))
-        else:
-            stream.seek(start)
-            stream.write(b"\n")
+            return lines - 1
+        stream.seek(start)
+        stream.write(b"\n")
+        return lines

@@ -6,13 +6,16 @@ run that was killed is valid too.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import warnings
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-from psopt.record.files import to_json
+from psopt.record.files import cannot_write, to_json
 
 _MICROSECONDS = 1e6
 
@@ -24,26 +27,21 @@ class Timeline:
         path: the file; its directory exists.
         limit: the most spans to keep over all attempts; the ones after it are left out, and one
             event called "truncated" says so. With 0 no file is made.
+        warn: is told once when the file cannot be written; nothing is recorded from then on.
     """
 
-    def __init__(self, path: Path, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, path: Path, limit: int, warn: Callable[[str], None] = warnings.warn) -> None:
+        self._path, self._limit, self._warn = path, limit, warn
         self._spans = 0
         self._truncated = False
         self._named: set[tuple[int, str]] = set()
         self._empty = True
         self._stream: BinaryIO | None = None
         if limit > 0:
-            events, end = _scan(path) if path.exists() else ([], 0)
-            for event in events:
-                self._recall(event)
-            self._empty = not events
-            self._stream = path.open("r+b" if events else "wb")
-            if events:
-                self._stream.truncate(end)
-                self._stream.seek(end)
-            else:
-                self._stream.write(b"[\n")
+            try:
+                self._open()
+            except (OSError, ValueError) as error:
+                self._fail(error)
 
     def name(self, rank: int, label: str) -> None:
         """Say what a rank is called in the viewer.
@@ -77,23 +75,51 @@ class Timeline:
             return
         self._spans += 1
         duration = (end - start) * _MICROSECONDS
-        # The line that to_json would write, at a quarter of the time: there are very many of these.
+        # By hand, in a quarter of the time that to_json needs: there are very many of these.
         self._append(
-            f'{{{_named(kind)}, "ph": "X", "dur": {duration:.3f}, '
+            f'{{{_head(kind)}, "ph": "X", "dur": {duration:.3f}, '
             f'"pid": 0, "tid": {rank}, "ts": {at:.3f}}}'
         )
 
     def flush(self) -> None:
         """Hand every event to the operating system."""
         if self._stream is not None:
-            self._stream.flush()
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._fail(error)
 
     def close(self) -> None:
         """Write the closing bracket and close the file. Closing twice does no harm."""
+        if self._stream is None:
+            return
+        try:
+            with self._stream as stream:
+                stream.write(b"\n]\n")
+            self._stream = None
+        except OSError as error:
+            self._fail(error)
+
+    def _open(self) -> None:
+        events, end = _scan(self._path) if self._path.exists() else ([], 0)
+        for event in events:
+            self._recall(event)
+        self._empty = not events
+        self._stream = self._path.open("r+b" if events else "wb")
+        if events:
+            self._stream.truncate(end)
+            self._stream.seek(end)
+        else:
+            self._stream.write(b"[\n")
+
+    def _fail(self, error: OSError | ValueError) -> None:
+        """A picture of the run is no reason to end it."""
         stream, self._stream = self._stream, None
         if stream is not None:
-            with stream:
-                stream.write(b"\n]\n")
+            with contextlib.suppress(OSError):
+                stream.close()
+        text = cannot_write(self._path, error) if isinstance(error, OSError) else error
+        self._warn(f"{text}; the timeline goes no further")
 
     def _recall(self, event: dict[str, Any]) -> None:
         """Take an event of an earlier attempt into account."""
@@ -110,7 +136,10 @@ class Timeline:
 
     def _append(self, line: str) -> None:
         if self._stream is not None:
-            self._stream.write((line if self._empty else ",\n" + line).encode())
+            try:
+                self._stream.write((line if self._empty else ",\n" + line).encode())
+            except OSError as error:
+                self._fail(error)
             self._empty = False
 
     def __enter__(self) -> Self:
@@ -160,6 +189,6 @@ def _about(rank: int, name: str, args: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _named(kind: str) -> str:
-    """The part of an event that says what it is."""
+def _head(kind: str) -> str:
+    """The first two keys of a span's event: they are the same for all spans of a kind."""
     return f'"name": {to_json(kind)}, "cat": {to_json(kind)}'

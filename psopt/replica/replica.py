@@ -19,7 +19,7 @@ from torch import Tensor
 from psopt.data.dataset import Dataset
 from psopt.data.plan import BatchPlan, Ticket
 from psopt.models.flat import FlatModel
-from psopt.optim.finite import is_finite
+from psopt.optim.finite import all_finite
 from psopt.optim.first_order import FirstOrder
 from psopt.optim.tree import flatten_tree, unflatten_tree
 from psopt.replica.batch_tasks import HandOver
@@ -247,8 +247,8 @@ class Replica:
         sums = self.gradient(task.ticket, self._gradient, self._gradient_views)
         if task.weight != 1.0:
             self._gradient.mul_(task.weight)
-        finite = is_finite(self._gradient)
         contributions = (self._gradient, *self.buffer_contributions(task.weight))
+        finite = all_finite(contributions)
         for mine, value in zip(self._host_out, contributions, strict=True):
             if mine is not value:
                 mine.copy_(value)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from psopt.optim.finite import is_finite
+from psopt.optim.finite import all_finite
 from psopt.replica.tasks import Peers, Result, Rounds, Tally, deal
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def run_rounds(replica: Replica, task: Rounds, peers: Peers) -> Result:
 
     Returns:
         Tallies of this worker's slots, round after round; ``version`` counts the steps taken. The
-        rounds end early at a gradient that is not finite, on all workers alike, unless
-        ``task.skip_bad``.
+        rounds end early at an update that is not finite (gradient or statistics), on all workers
+        alike, unless ``task.skip_bad``.
     """
     if task.install and replica.carried is not None:
         replica.optimizer.load(replica.carried)
@@ -49,18 +49,17 @@ def _run_round(
     peers.finish()
     with replica.clock.span("compute"):
         rows, tallies = _compute_slots(replica, tickets, dealt[peers.index])
-    peers.sum_rows([row[0] for row in rows], counts, total)
-    finite = is_finite(total)
+    combined = tuple(torch.empty_like(g.flat, device="cpu") for g in replica.model.buffers)
+    for index, out in enumerate((total, *combined)):
+        peers.sum_rows([row[index] for row in rows], counts, out)
+    finite = all_finite((total, *combined))
     if finite:
         with replica.clock.span("update"):
             replica.step(tickets[0].epoch)
-        combined = [torch.empty_like(g.flat, device="cpu") for g in replica.model.buffers]
-        for index, out in enumerate(combined, start=1):
-            peers.sum_rows([row[index] for row in rows], counts, out)
-        replica.settle_buffers(tuple(combined))
+            replica.settle_buffers(combined)
     else:
         tallies = [
-            replace(tally, finite=is_finite(row[0]), refused=True)
+            replace(tally, finite=all_finite(row), refused=True)
             for tally, row in zip(tallies, rows, strict=True)
         ]
     return tallies, finite

@@ -29,8 +29,7 @@ class Gradient:
 
     Attributes:
         weight: the worker multiplies its floating vectors by it before sending (1 / slots in a
-        mean), so that an
-            ordered sum is all that is left to do.
+            mean), so that an ordered sum is all that is left to do.
     """
 
     version: int
@@ -44,10 +43,10 @@ class Rounds:
 
     Attributes:
         rounds: the tickets of each round, in slot order. Slots are dealt to the workers in
-        contiguous blocks. install: take over the published vectors, optimizer state included, even
-        when the version is held (first
-            rounds after a start).
-        skip_bad: a round whose gradient is not finite is left out; otherwise the rounds end there.
+            contiguous blocks.
+        install: take over the published vectors, optimizer state included, even when the version
+            is held (first rounds after a start).
+        skip_bad: a round whose update is not finite is left out; otherwise the rounds end there.
     """
 
     version: int
@@ -85,7 +84,7 @@ class Tally:
     """Sums over some samples: loss (float64), correct answers (None for regression), samples.
 
     Attributes:
-        finite: False when the gradient that goes with the sums is not finite.
+        finite: False when the gradient that goes with the sums, or a statistic, is not finite.
         refused: the round that they belong to took no step.
     """
 
@@ -106,7 +105,7 @@ class Result:
 
     Attributes:
         tallies: one a ticket (Gradient, Rounds: round by round, in slot order) or a chunk
-        (Evaluate).
+            (Evaluate).
         vectors: the gradient and the buffers (Gradient), the whole state (Fetch), else empty.
         version: the version that the replica holds afterwards.
         structure: of the optimizer tensors at the end of ``vectors`` (Fetch).

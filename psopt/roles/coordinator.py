@@ -10,7 +10,7 @@ from typing import Any
 from psopt.config import JobConfig
 from psopt.crew.base import Crew, Evaluate, Tally, deal
 from psopt.data.plan import TicketBook
-from psopt.optim.finite import is_finite
+from psopt.optim.finite import all_finite, is_finite
 from psopt.record import CheckpointError, CheckpointStore, Tree
 from psopt.roles.journal import Journal
 from psopt.roles.server import ParameterServer
@@ -80,7 +80,7 @@ class Coordinator:
             self._begin,
         )
         self._test_samples = test_samples
-        self._saved_at = -1
+        self._saved_at: tuple[int, int, int] | None = None
         self._clock_base = 0.0
         self.state: Any = None
 
@@ -113,11 +113,11 @@ class Coordinator:
         self.server.restore(tree)
         self.tickets.restore(tree["tickets"])
         self.progress = Progress(**tree["progress"])
-        self.journal.restore(tree["journal"], self.progress.step, self.progress.seconds)
+        self.journal.restore(tree["journal"], self.progress.seconds)
         self.state = self.scheme.init(self.context)
         self.scheme.restore(self.state, tree["scheme"])
         self._clock_base = self.progress.seconds
-        self._saved_at = self.progress.step
+        self._saved_at = self._mark()
 
     def _train(self) -> str:
         """The loop."""
@@ -219,6 +219,8 @@ class Coordinator:
         self.scheme.home(self.context, self.state)
         if not is_finite(self.server.model.parameters):
             raise Spoilt(f"the parameters are not finite at step {self.progress.step}")
+        if not all_finite(self.server.vectors):
+            raise Spoilt(f"the model's buffers are not finite at step {self.progress.step}")
 
     def _note_evaluation(self, tallies: Sequence[Tally]) -> None:
         progress, count = self.progress, sum(tally.count for tally in tallies)
@@ -238,7 +240,7 @@ class Coordinator:
 
         A failing disk is loud, and does not end the training: it may be mended before the end.
         """
-        if self._saved_at == self.progress.step:
+        if self._saved_at == self._mark():
             return None
         self._bring_home()
         start = self.crew.now()
@@ -250,15 +252,19 @@ class Coordinator:
             "journal": self.journal.state(),
         }
         try:
-            self.journal.flush()  # a resume keeps the rows up to this step
+            self.journal.flush()  # a resume keeps the rows up to here
             self.store.save(self.progress.step, tree)
         except (CheckpointError, OSError) as error:
             problem = f"checkpoint at step {self.progress.step} failed: {error}"
             self.journal.warn(problem)
             return problem
-        self._saved_at = self.progress.step
+        self._saved_at = self._mark()
         self.journal.observe(0, ("checkpoint", start, self.crew.now()))
         return None
+
+    def _mark(self) -> tuple[int, int, int]:
+        """What a checkpoint would have to tell that differs from the one before."""
+        return self.progress.step, self.progress.refused, self.progress.evaluated_at
 
     def _clock(self, now: float) -> float:
         """Training seconds at crew time ``now``: evaluation excluded, earlier attempts included."""

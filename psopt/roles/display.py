@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -67,7 +68,7 @@ class Lines:
     """Plain lines: one an evaluation, and one every few seconds."""
 
     def __init__(self, console: Console, epochs: int) -> None:
-        self._console, self._epochs = console, epochs
+        self._console, self._epochs, self._broken = console, epochs, False
         self._last = time.monotonic()
 
     def step(self, figures: Figures) -> None:
@@ -90,7 +91,9 @@ class Lines:
 
     def close(self) -> None:
         """Bring everything out."""
-        self._console.file.flush()
+        if not self._broken:
+            with contextlib.suppress(OSError):
+                self._console.file.flush()
 
     def _where(self, figures: Figures) -> str:
         return (
@@ -100,7 +103,15 @@ class Lines:
 
     def _say(self, line: str) -> None:
         self._last = time.monotonic()
-        self._console.print(line, soft_wrap=True, markup=False, highlight=False)
+        if self._broken:
+            return
+        try:
+            self._console.print(line, soft_wrap=True, markup=False, highlight=False)
+        except OSError as error:  # a full disk: no reason to end a run
+            self._broken = True
+            name = getattr(self._console.file, "name", "the log")
+            with contextlib.suppress(OSError):
+                print(f"psopt: {name}: {error.strerror}; it goes no further", file=sys.stderr)
 
 
 class Bar:

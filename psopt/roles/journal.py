@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -139,13 +140,15 @@ class Journal:
 
     def close(self) -> None:
         """End all files and the display."""
-        self._metrics.close()
-        self._timeline.close()
-        self._display.close()
+        with contextlib.ExitStack() as others:
+            others.callback(self._display.close)
+            others.callback(self._timeline.close)
+            self._metrics.close()
 
     def state(self) -> dict[str, Any]:
-        """Totals, for a checkpoint."""
+        """Totals and the number of rows so far, for a checkpoint."""
         return {
+            "rows": self._metrics.rows,
             "staleness": {str(value): count for value, count in self.staleness.items()},
             "worker_seconds": {
                 str(worker): {kind: float(s) for kind, s in totals.items()}
@@ -155,13 +158,13 @@ class Journal:
 
     def restart(self) -> None:
         """Forget the rows of an earlier attempt that left no checkpoint."""
-        self._metrics.truncate_after(-1)
+        self._metrics.truncate(0)
 
-    def restore(self, state: Mapping[str, Any], step: int, seconds: float) -> None:
-        """Go on after ``step``, at ``seconds`` of the training clock; later rows are dropped."""
+    def restore(self, state: Mapping[str, Any], seconds: float) -> None:
+        """Go on from ``state``, at ``seconds`` of the training clock; later rows are dropped."""
         self.staleness = Counter({int(k): n for k, n in state["staleness"].items()})
         self.worker_seconds = {
             int(worker): Counter(totals) for worker, totals in state["worker_seconds"].items()
         }
         self._base = seconds
-        self._metrics.truncate_after(step)
+        self._metrics.truncate(state["rows"])

@@ -45,8 +45,7 @@ class ParameterServer:
 
         Args:
             vectors: gradient (n,), changed in place; statistics, towards which the server's move by
-            the update's
-                weight; advance of the counters.
+                the update's weight; advance of the counters.
             epoch: epochs that are over.
             weight: factor on the gradient.
             rate: factor on the learning rate of this step.

@@ -223,14 +223,15 @@ class Context:
 
         Args:
             tickets: the batches that it was made of.
-            culprits: workers whose gradients were not finite; none when only their sum is not.
+            culprits: workers whose gradients or buffers were not finite; none when only their sum is not.
 
         Raises:
             Diverged: by policy, or because hardly anything but such updates came lately.
         """
         self.refused_in_a_row += 1
         who = " and ".join(f"worker {w} (rank {w + 1})" for w in culprits) or "the sum over workers"
-        what = f"{who}: gradient not finite (server version {self.server.version})"
+        part = "gradient" if len(self.server.vectors) == 1 else "gradient or buffers"
+        what = f"{who}: {part} not finite (server version {self.server.version})"
         if not self.skip_bad:
             raise Diverged(f"{what}; on_bad_update: skip would leave it out")
         if self.refused_in_a_row > max(10, 2 * len(self.crew.workers)):

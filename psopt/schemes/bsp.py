@@ -21,7 +21,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from psopt.crew.base import Gradient, Rounds, Tally, Ticket, deal
-from psopt.optim.finite import is_finite
+from psopt.optim.finite import all_finite
 from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Update
 
 _SECONDS_A_CHUNK = 2.0
@@ -89,7 +89,7 @@ class Bsp(Scheme):
         ]
         replies = context.crew.reduce(tasks, server.inbox)
         tally = _total([reply.result.tallies[0] for reply in replies])
-        if tally.finite and is_finite(server.inbox[0]):
+        if tally.finite and all_finite(server.inbox):
             context.apply(server.inbox, epoch=tickets[0].epoch)
             for ticket in tickets:
                 context.tickets.applied(ticket)

@@ -143,6 +143,41 @@ def test_wrong_options(
         build_loss(name, factory, kwargs)
 
 
+def quantile(low: float, high: float) -> Any:
+    return lambda output, y: output.sum()
+
+
+def weighed(target_weight: float, label: str) -> Any:
+    return lambda output, y: output.sum()
+
+
+def error(y_pred: torch.Tensor, y_true: torch.Tensor, power: float = 2.0) -> torch.Tensor:
+    return (y_pred - y_true).abs().pow(power).mean()
+
+
+@pytest.mark.parametrize(
+    ("make", "names"), [("quantile", ("low", "high")), ("weighed", ("target_weight", "label"))]
+)
+def test_options_that_a_factory_needs_are_listed(make: str, names: tuple[str, str]) -> None:
+    """Two of them do not make a loss of it."""
+    factory = f"{__name__}:{make}"
+    assert check_loss_kwargs(None, factory, {}) == [
+        f"loss factory {factory}: option {name!r} is missing from kwargs" for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        *(f"torch.nn.functional:{name}" for name in ("l1_loss", "mse_loss", "cross_entropy")),
+        f"{__name__}:error",
+    ],
+)
+def test_a_loss_that_is_named_itself(factory: str) -> None:
+    (problem,) = check_loss_kwargs(None, factory, {})
+    assert "name a callable that returns the loss, a function of (output, y)" in problem
+
+
 def test_no_problems() -> None:
     assert check_loss_kwargs(None, None, {}) == []
     assert check_loss_kwargs("cross_entropy", None, {"label_smoothing": 0}) == []

@@ -69,6 +69,9 @@ def test_worker_leaves(fault: str, scheme: str, way: Way, tmp_path: Path) -> Non
     assert status != 0, said
     cause = CAUSES[fault]
     check(said, cause, out, resumable=way is launcher)
+    raised = cause in (RAISED, IN_CHILD)
+    assert said.count("Traceback (most recent call last)") == (cause in (RAISED, EXITED, IN_CHILD))
+    assert ('raise RuntimeError("injected")' in said) == raised, said
     if cause in (RAISED, EXITED):
         summary = json.loads((out / "summary.json").read_text())
         assert summary["status"] == "failed"

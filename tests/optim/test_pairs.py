@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from torch import Tensor
 from psopt.optim.inner import dot
 from psopt.optim.lbfgs import LBFGS, LBFGSOptions
 from psopt.optim.pairs import Pairs
-from tests.optim.solvers import bits, same, saved
+from tests.optim.functions import oracle, rosenbrock
+from tests.optim.solvers import bits, run, same, saved
 
 SIZE = 7
 
@@ -79,6 +81,36 @@ def test_damped_pair_has_a_fifth_of_the_curvature() -> None:
     assert push(pairs, s, -y)
     state = pairs.state()
     assert dot(state["s"][1], state["y"][1]) == pytest.approx(0.2 * dot(s, s) / gamma)
+
+
+@pytest.mark.parametrize("damp", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("power", [-36, -44, -100, -140, -150, -155, -160, -163, -170, -300, -320])
+def test_tiny_objectives_end_as_they_should(power: int, dtype: torch.dtype, damp: bool) -> None:
+    """Rosenbrock so small that products of its gradients, or they themselves, underflow."""
+    scale = 10.0**power
+    start = torch.tensor([-1.2, 1.0], dtype=dtype)
+    solver = LBFGS(start, LBFGSOptions(memory=3, damp=damp))
+    run(solver, oracle(lambda x: scale * rosenbrock(x)), at_most=2000)
+    assert solver.point.isfinite().all()
+    state = solver.state()["memory"]
+    assert all(0 < value < math.inf for value in (*state["rho"], state["gamma"]))
+
+
+def test_damped_pair_without_curvature_is_left_out() -> None:
+    """Powell's rule makes s'y 0.2 s'Bs, which may be too little to divide by."""
+    (s0, y0), (s1, y1), (s2, y2) = steps(3)
+    pairs = Pairs(2, s0, skip=1e-8, damp=True)
+    for s, y in ((s0, y0), (s1, y1)):
+        push(pairs, s, y)
+    expected = copy.deepcopy(pairs.state())
+    assert not push(pairs, 1e-161 * s2, -1e-161 * y2)
+    state = pairs.state()
+    assert state["slots"] == expected["slots"][1:]
+    assert state["gamma"] == expected["gamma"]
+    assert torch.equal(state["s"][0], expected["s"][1])
+    assert push(pairs, s0, y0)
+    assert len(pairs) == 2
 
 
 def test_state_of_a_larger_memory_is_refused() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from psopt.record import CheckpointError, CheckpointStore, CheckpointWarning
+from psopt.record.files import temporary_for
 
 
 def tree(step: int) -> dict[str, Any]:
@@ -132,6 +133,25 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "checkpoints", keep=1)
     with pytest.raises(CheckpointError, match=r"step-000000000001\.h5.*File exists"):
         store.save(1, tree(1))
+
+
+@pytest.mark.parametrize("way", ["read-only", "temporary", "target"])
+def test_unwritable_directory_keeps_what_is_there(store: CheckpointStore, way: str) -> None:
+    """A file of the same name in the way stands for permissions where the tests run as root."""
+    first = store.save(1, tree(1))
+    if way == "read-only":
+        if os.geteuid() == 0:
+            pytest.skip("root may write everywhere")
+        first.parent.chmod(0o500)
+    else:
+        second = first.with_name("step-000000000002.h5")
+        blocked = temporary_for(second) if way == "temporary" else second
+        (blocked / "something").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match=r"step-000000000002\.h5: step 2 was not saved"):
+        store.save(2, tree(2))
+    first.parent.chmod(0o700)
+    assert store.load(first)["step"] == 1
+    assert [path for path in first.parent.iterdir() if path.is_file()] == [first]
 
 
 def test_medium_that_changes_what_is_written(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from psopt.record import MetricsError, MetricsWriter, read_metrics
+from psopt.record import MetricsError, MetricsWriter, RecordError, read_metrics
 
 
 def rows(steps: int) -> list[dict[str, Any]]:
@@ -63,26 +63,50 @@ def test_damage_in_the_middle_names_file_and_line(tmp_path: Path, line: str) -> 
         read_metrics(path)
 
 
-def test_truncate_after_drops_later_rows_and_a_torn_line(tmp_path: Path) -> None:
+def test_truncate_drops_later_rows_and_a_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     write(path, 5)
     with path.open("ab") as stream:
         stream.write(b'{"kind": "evaluation", "ste')
     with MetricsWriter(path) as writer:
-        writer.write({"kind": "evaluation", "step": 3})
-        writer.truncate_after(3)
-        writer.write({"step": 4})
-    assert read_metrics(path) == [*rows(3), {"kind": "evaluation", "step": 3}, {"step": 4}]
+        assert writer.rows == 5
+        writer.write({"kind": "refused", "step": 5})
+        writer.write({"kind": "refused", "step": 5})
+        writer.truncate(6)
+        assert writer.rows == 6
+        writer.write({"step": 6})
+        assert writer.rows == 7
+    assert read_metrics(path) == [*rows(5), {"kind": "refused", "step": 5}, {"step": 6}]
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_truncate_after_failure_keeps_the_file(tmp_path: Path) -> None:
+def test_truncate_to_more_rows_than_there_are_keeps_all(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    write(path, 2)
+    with MetricsWriter(path) as writer:
+        writer.truncate(9)
+        assert writer.rows == 2
+    assert read_metrics(path) == rows(2)
+
+
+@pytest.mark.parametrize(("end", "count"), [(b"", 2), (b'{"step": 3}', 3), (b'{"st', 2)])
+def test_rows_that_are_there(tmp_path: Path, end: bytes, count: int) -> None:
+    path = tmp_path / "metrics.jsonl"
+    write(path, 2)
+    with path.open("ab") as stream:
+        stream.write(end)
+    with MetricsWriter(path) as writer:
+        assert writer.rows == count
+    assert len(read_metrics(path)) == count
+
+
+def test_failure_of_truncate_keeps_the_file(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{\n{"step": 2}\n')
     before = path.read_bytes()
     with MetricsWriter(path) as writer:
         with pytest.raises(MetricsError, match="remove this line"):
-            writer.truncate_after(1)
+            writer.truncate(1)
         writer.write({"step": 3})
     assert path.read_bytes() == before + b'{"step": 3}\n'
 
@@ -92,3 +116,25 @@ def test_empty_and_missing(tmp_path: Path) -> None:
     assert read_metrics(tmp_path / "m") == []
     with pytest.raises(FileNotFoundError):
         read_metrics(tmp_path / "missing")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("moment", ["write", "flush", "close"])
+def test_a_full_disk_names_the_file(tmp_path: Path, moment: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    writer = MetricsWriter(path)
+    writer._stream.close()
+    writer._stream = open("/dev/full", "ab")  # noqa: PTH123, SIM115
+    last = {"write": lambda: writer.write({"text": "x" * 100_000})}.get(moment)
+    writer.write({"step": 1})
+    with pytest.raises(RecordError, match=r"metrics\.jsonl: cannot be written: No space left"):
+        (last or getattr(writer, moment))()
+    if moment != "close":
+        with pytest.raises(RecordError):
+            writer.close()
+    writer.close()
+
+
+def test_a_directory_in_the_way(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="cannot be written: Is a directory"):
+        MetricsWriter(tmp_path)

@@ -89,3 +89,47 @@ def test_damage_in_the_middle_names_file_and_line(tmp_path: Path) -> None:
     path.write_text('[\n{"ph": \n{"ph": "X"}\n]\n')
     with pytest.raises(ValueError, match=r"timeline\.json:2: not a trace event"):
         read_timeline(path)
+
+
+def full(timeline: Timeline) -> None:
+    """Let the disk be full from now on."""
+    assert timeline._stream is not None
+    timeline._stream.close()
+    timeline._stream = open("/dev/full", "wb")  # noqa: PTH123, SIM115 - as Path opens no device
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("moment", ["add", "flush", "close"])
+def test_a_full_disk_is_told_once_and_ends_the_timeline(tmp_path: Path, moment: str) -> None:
+    path, said = tmp_path / "timeline.json", list[str]()
+    timeline = Timeline(path, 100_000, said.append)
+    timeline.add(0, "wait", 0, 1)
+    timeline.flush()
+    full(timeline)
+    for index in range(1000 if moment == "add" else 1):
+        timeline.add(0, "wait", index, index + 1)
+    if moment == "flush":
+        timeline.flush()
+    if moment == "close":
+        assert said == []
+        timeline.close()
+    (text,) = said
+    assert text.startswith(f"{path}: cannot be written: No space left on device")
+    assert text.endswith("the timeline goes no further")
+    timeline.add(0, "wait", 0, 1)
+    timeline.flush()
+    timeline.close()
+    assert len(said) == 1
+    assert spans(path) == [(0, "wait", 0.0, 1e6)]
+
+
+def test_a_file_that_cannot_be_continued_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "timeline.json").write_text('[\n{"ph": \n{"ph": "X"}\n]\n')
+    (tmp_path / "folder").mkdir()
+    for name in ("timeline.json", "folder"):
+        with Timeline(tmp_path / name, 10, said.append) as timeline:
+            timeline.add(0, "wait", 0, 1)
+    assert "timeline.json:2: not a trace event" in said[0]
+    assert "folder: cannot be written: Is a directory" in said[1]
+    assert len(said) == 2

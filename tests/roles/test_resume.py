@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from psopt.data.plan import BatchPlan, Ticket
-from psopt.record import CheckpointStore, RunDirectory
+from psopt.record import CheckpointStore, RunDirectory, read_metrics
 from tests.training import Trained, configured, tiny, train
 
 EVERYTHING: dict[str, Any] = {
@@ -166,6 +166,60 @@ def test_resume_of_a_finished_run_changes_nothing(tmp_path: Path) -> None:
     assert (again.status, again.reason, again.sha) == ("completed", "epochs", whole.sha)
     assert again.applied == []
     assert again.coordinator.progress == whole.coordinator.progress
+
+
+LAST = {Ticket(3, k) for k in range(3, 6)}
+
+
+@pytest.mark.parametrize("name", ["bsp", "collective", "asp"])
+def test_updates_refused_after_the_last_step_are_kept(name: str, tmp_path: Path) -> None:
+    """A checkpoint follows each step; those after it were all refused, and are not repeated."""
+    section = {"name": "asp"} if name == "asp" else {"name": "bsp", "slots": 1}
+    if name == "collective":
+        section["exchange"] = "collective"
+    config = job(tmp_path, section, checkpoint={"every_steps": 1}, on_bad_update="skip")
+    done = train(config, tmp_path / "run", workers=1, bad=LAST)
+    assert (done.status, done.coordinator.progress.refused) == ("completed", 3)
+    rows = read_metrics(done.run.metrics_path)
+    again = train(config, tmp_path / "run", tree=done.saved())
+    assert again.coordinator.progress == done.coordinator.progress
+    assert again.tickets.state() == done.tickets.state()
+    assert (again.tickets.samples, again.tickets.refused_samples) == (4 * 22 - 10, 10)
+    assert (again.sha, again.applied) == (done.sha, [])
+    assert read_metrics(again.run.metrics_path) == rows
+
+
+def test_evaluation_after_the_last_checkpoint_is_kept(tmp_path: Path) -> None:
+    config = job(
+        tmp_path,
+        {"name": "bsp", "slots": 2},
+        checkpoint={"every_steps": 1},
+        evaluate={"every_epochs": 100},
+    )
+    done = train(config, tmp_path / "run")
+    again = train(config, tmp_path / "run", tree=done.saved())
+    assert len(done.rows("evaluation")) == len(again.rows("evaluation")) == 1
+    assert again.coordinator.progress == done.coordinator.progress
+
+
+def test_rows_of_updates_refused_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
+    """A run that is killed after them: they are made again, and recorded once."""
+    config = job(
+        tmp_path, {"name": "bsp", "slots": 1}, checkpoint={"every_steps": 1}, on_bad_update="skip"
+    )
+    bad = {Ticket(0, 0), *LAST}
+    whole = train(config, tmp_path / "whole", bad=bad)
+    stopped = at(config, 20)
+    first = train(stopped, tmp_path / "run", bad=bad)
+    tree = first.saved()
+    assert (tree["progress"]["step"], tree["progress"]["refused"]) == (20, 1)
+    train(config, tmp_path / "run", tree=tree, bad=bad)  # and is killed before its end
+    done = train(config, tmp_path / "run", tree=tree, bad=bad)
+    assert done.coordinator.progress.refused == whole.coordinator.progress.refused == 4
+    for kind in ("refused", "step"):
+        assert [(row["step"], row["epoch"]) for row in done.rows(kind)] == [
+            (row["step"], row["epoch"]) for row in whole.rows(kind)
+        ]
 
 
 def test_more_epochs(tmp_path: Path) -> None:

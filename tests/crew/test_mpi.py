@@ -1,0 +1,19 @@
+"""The world of ranks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.crew.ranks import run_ranks
+
+pytestmark = pytest.mark.mpi
+
+
+def test_ranks_agree_and_sleep_until_they_can() -> None:
+    """Whatever the value's size; a worker that waits while rank 0 prepares leaves its core to others."""
+    said = run_ranks(3, ["-m", "tests.crew.agree_job"], seconds=120)
+    shares = [float(share) for share in re.findall(r"share (\d+\.\d{3})", said)]
+    assert len(shares) == 2, said
+    assert max(shares) < 0.3, said
