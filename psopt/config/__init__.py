@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from psopt.config.cluster import ClusterConfig, ComputeConfig
 from psopt.config.dump import canonical_json, dump_job
 from psopt.config.jsonschema import job_schema
 from psopt.config.loader import Check, load_job
@@ -9,8 +10,6 @@ from psopt.config.optimizers import TRIED, GroupConfig, OptimizerConfig, Schedul
 from psopt.config.problems import ConfigError, Located, Place, Problem, SectionError
 from psopt.config.schema import (
     CheckpointConfig,
-    ClusterConfig,
-    ComputeConfig,
     DataConfig,
     DeviceConfig,
     EvaluateConfig,

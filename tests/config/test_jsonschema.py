@@ -56,7 +56,7 @@ def test_unknown_keys_are_forbidden_but_for_options_of_torch() -> None:
 def test_scheme_is_chosen_by_name() -> None:
     scheme = schema()["properties"]["scheme"]
     assert scheme["discriminator"]["mapping"] == {"wasp": "#/$defs/Wasp", "bsp": "#/$defs/Bsp"}
-    assert schema()["required"] == ["name", "model", "scheme", "optimizer"]
+    assert schema()["required"] == ["name", "model", "scheme"]
 
 
 def test_names_of_torch_are_listed() -> None:

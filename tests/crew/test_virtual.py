@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from psopt.config.schema import ComputeConfig
+from psopt.config.cluster import ComputeConfig
 from psopt.crew.virtual import ComputeTimes, Network, distribution
 
 

@@ -1,0 +1,94 @@
+"""The cluster of a job: its workers, and what a simulated run takes for their times."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from psopt.config.problems import Problem, SectionError
+from psopt.config.section import Section
+from psopt.config.values import FiniteFloat
+
+
+class ComputeConfig(Section):
+    """Simulated time that a worker takes for one batch of `train.batch_size` samples."""
+
+    distribution: Literal["constant", "lognormal", "exponential", "uniform"] = Field(
+        default="lognormal", description="Distribution of the compute time."
+    )
+    mean: FiniteFloat = Field(
+        default=0.05, gt=0, le=1e9, description="Mean compute time (seconds)."
+    )
+    sigma: FiniteFloat = Field(
+        default=0.3,
+        ge=0,
+        le=100,
+        description="Spread relative to the mean: of the logarithm for lognormal, "
+        "half the width for uniform; unused by the others (no unit).",
+    )
+
+    @model_validator(mode="after")
+    def _no_negative_times(self) -> Self:
+        if self.distribution == "uniform" and self.sigma > 1:
+            message = "a uniform time with a sigma above 1 would be negative at times"
+            raise SectionError([Problem(("sigma",), message)])
+        return self
+
+
+def _worker_id(key: Any) -> Any:
+    """Turn a key into a worker id; keys of a YAML mapping arrive as text."""
+    if isinstance(key, str):
+        if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
+            raise ValueError(f"{key!r} is not a worker id: ids are whole numbers from 0")
+        return int(key)
+    return key
+
+
+WorkerId = Annotated[int, BeforeValidator(_worker_id), Field(ge=0)]
+Slowdown = Annotated[FiniteFloat, Field(gt=0, le=1e6)]
+
+
+class ClusterConfig(Section):
+    """The number of workers, and the virtual cluster of a simulated run."""
+
+    workers: int = Field(
+        default=2, ge=1, le=100_000, description="Number of workers (ranks less one)."
+    )
+    compute: ComputeConfig = Field(
+        default=ComputeConfig(), description="Simulated compute time of a batch."
+    )
+    stragglers: dict[WorkerId, Slowdown] = Field(
+        default={}, description="Worker id to slowdown factor (2.0 takes twice as long)."
+    )
+    latency: FiniteFloat = Field(
+        default=5e-6, ge=0, le=1e9, description="Simulated network latency of a message (seconds)."
+    )
+    bandwidth: FiniteFloat = Field(
+        default=5e9, ge=1e-3, description="Simulated network bandwidth (bytes/second)."
+    )
+    server_cost: FiniteFloat = Field(
+        default=0.0,
+        ge=0,
+        le=1e9,
+        description="Simulated time of the server for one update (seconds).",
+    )
+    seed: int | None = Field(
+        default=None, ge=0, description="Seed of simulated times; the job's seed when not given."
+    )
+
+    @model_validator(mode="after")
+    def _stragglers_exist(self) -> Self:
+        problems = [
+            Problem(
+                ("stragglers", worker),
+                f"there is no worker {worker}: ids go from 0 to {self.workers - 1}",
+                at_key=True,
+            )
+            for worker in self.stragglers
+            if worker >= self.workers
+        ]
+        if problems:
+            raise SectionError(problems)
+        return self
