@@ -47,7 +47,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> JobConfig[Scheme]:
     Raises:
         ConfigError: everything that is wrong with it.
     """
-    checks = (check_options, check_optimizer, check_wasp)
+    checks = (check_options, check_optimizer, check_objective, check_wasp)
     config: JobConfig[Scheme] = load_job(path, Job, overrides, checks)
     data = config.data.model_copy(update={"path": _absolute(config.data.path)})
     return config.model_copy(update={"data": data})
@@ -72,6 +72,16 @@ def check_optimizer(config: JobConfig[Scheme]) -> Iterator[Problem]:
             (),
             f"required key 'optimizer' is missing: scheme {config.scheme.name} takes its steps by "
             "one, such as {name: SGD, lr: 0.02}",
+        )
+
+
+def check_objective(config: JobConfig[Scheme]) -> Iterator[Problem]:
+    """A stop at an objective that the scheme never measures."""
+    if config.stop.objective is not None and not config.scheme.measures_objective:
+        yield Problem(
+            ("stop", "objective"),
+            f"scheme {config.scheme.name} does not measure the objective here, so the run would never "
+            "stop at it; use 'test_loss', or a batch method on the whole training set",
         )
 
 

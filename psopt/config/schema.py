@@ -113,6 +113,11 @@ class StopConfig(Section):
     test_loss: FiniteFloat | None = Field(
         default=None, description="Stop at this test loss or below (mean over samples)."
     )
+    objective: FiniteFloat | None = Field(
+        default=None,
+        description="Stop at this objective or below (mean training loss plus penalty), with schemes "
+        "that measure it.",
+    )
     seconds: Duration | None = Field(
         default=None,
         description="Stop after this training time (seconds, or text such as '24:00:00', '90m').",

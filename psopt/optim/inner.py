@@ -22,6 +22,8 @@ def dot(a: Tensor, b: Tensor) -> float:
     """Inner product of two vectors (n,) of any float dtypes, products and sums in float64."""
     size = _block(a)
     wide = torch.empty(size, dtype=torch.float64, device=a.device)
+    if a.numel() < _ROW:  # the same bits at a third of the calls, which are all that it costs
+        return float(wide[: a.numel()].copy_(a).mul_(b).sum())
     sums = []
     for one, other in zip(torch.split(a, size), torch.split(b, size), strict=True):
         sums += _rows(wide[: one.numel()].copy_(one).mul_(other))

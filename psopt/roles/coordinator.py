@@ -29,6 +29,7 @@ class Progress:
         test_loss, test_accuracy: of the last evaluation, at ``evaluated_at`` steps.
         best_test_accuracy: over all evaluations.
         seconds_to_target: training clock when ``stop.test_accuracy`` was first seen.
+        objective: after the last update; None where the scheme does not measure it.
     """
 
     step: int = 0
@@ -40,6 +41,7 @@ class Progress:
     best_test_accuracy: float | None = None
     seconds_to_target: float | None = None
     evaluated_at: int = -1
+    objective: float | None = None
 
 
 class Coordinator:
@@ -145,6 +147,7 @@ class Coordinator:
                 progress.refused += 1
             else:
                 progress.step += 1
+                progress.objective = update.figures.get("objective")
                 applied += update.samples
             epoch = done / tickets.rows
             self.journal.step(update, progress.step, progress.seconds, epoch, applied)
@@ -156,6 +159,8 @@ class Coordinator:
             return "test_accuracy"
         if current and _reached(stop.test_loss, progress.test_loss):
             return "test_loss"
+        if _reached(stop.objective, progress.objective):
+            return "objective"
         if stop.steps is not None and progress.step >= stop.steps:
             return "steps"
         if stop.seconds is not None and progress.seconds >= stop.seconds:

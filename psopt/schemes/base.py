@@ -254,6 +254,11 @@ class Scheme(ABC):
     name: str
     needs_optimizer: ClassVar[bool] = True  # whether the server steps by the job's optimizer
 
+    @property
+    def measures_objective(self) -> bool:
+        """Whether updates tell the objective over the whole training set."""
+        return False
+
     def export(self, state: Any) -> dict[str, Any]:
         """What a checkpoint keeps of ``state``: a tree of plain values and tensors."""
         kept = [each.name for each in fields(state) if not each.metadata.get("transient")]

@@ -100,6 +100,11 @@ class SolverScheme(Scheme):
         """Have the workers evaluate ``batch``."""
 
     @property
+    def measures_objective(self) -> bool:
+        """On the whole training set every evaluation does."""
+        return self.batch is None
+
+    @property
     def task_slices(self) -> int | None:
         """Slices a task; None: by the workers' pace."""
         return None

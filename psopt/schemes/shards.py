@@ -116,6 +116,11 @@ class ShardScheme(Scheme):
         LocalConfig()
     )
 
+    @property
+    def measures_objective(self) -> bool:
+        """Every round does."""
+        return True
+
     def home(self, context: Context, state: Any) -> None:
         """Statistics of buffers that belong to the parameters."""
         if state.settled != context.server.version:

@@ -5,59 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict, fields
 from multiprocessing import get_context
 from pathlib import Path
 
 import torch
 
 from psopt.crew.process import die_with_parent, keep_memory
-from psopt.record import MetricsWriter, read_metrics
+from psopt.study.book import Book, OtherStudy
 from psopt.study.speedup import Order, Study, orders
 from psopt.study.trial import Outcome, Setting, Trial, run_trial
 
-_TRIAL = [field.name for field in fields(Trial)]
-_OUTCOME = [field.name for field in fields(Outcome)]
+__all__ = ["Ledger", "OtherStudy", "complete", "describe", "processes"]
 
 
-class OtherStudy(ValueError):  # noqa: N818 - reads as what happened
-    """The file holds the results of a study with another setting."""
-
-
-class Ledger:
-    """Results, kept in ``path``; those that are there already count.
-
-    Args:
-        path: JSON lines: the setting, then one line a run.
-        setting: of the study.
-
-    Raises:
-        OtherStudy: the file's setting is another one.
-    """
+class Ledger(Book[Trial, Outcome]):
+    """The results of the speed-up study."""
 
     def __init__(self, path: Path, setting: Setting) -> None:
-        self.results: dict[Trial, Outcome] = {}
-        rows = read_metrics(path) if path.exists() else []
-        self._writer = MetricsWriter(path)
-        if not rows:
-            self._writer.write(asdict(setting))
-            self._writer.flush()
-        elif rows[0] != asdict(setting):
-            self._writer.close()
-            raise OtherStudy(f"{path}: of a study with another setting; name another directory")
-        for row in rows[1:]:
-            trial = Trial(**{name: row[name] for name in _TRIAL})
-            self.results[trial] = Outcome(**{name: row[name] for name in _OUTCOME})
-
-    def add(self, trial: Trial, outcome: Outcome) -> None:
-        """Keep a result."""
-        self.results[trial] = outcome
-        self._writer.write({**asdict(trial), **asdict(outcome)})
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
+        super().__init__(path, setting, Trial, Outcome)
 
 
 def complete(

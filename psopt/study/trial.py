@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from psopt import job
 from psopt.config import JobConfig
 from psopt.data.layout import resolve
-from psopt.record import CheckpointStore, MetricsWriter, Timeline
 from psopt.roles.coordinator import Coordinator
 from psopt.roles.display import Display, Several
-from psopt.roles.journal import Journal
-from psopt.roles.server import ParameterServer
-from psopt.running import virtual_crew
 from psopt.schemes.base import Scheme
+from psopt.study.virtual import run
 
 
 @dataclass(frozen=True)
@@ -143,27 +138,7 @@ def run_trial(setting: Setting, trial: Trial, bound: float | None = None) -> Out
 
 def simulate(config: JobConfig[Scheme], display: Display) -> Coordinator:
     """Run ``config`` on its virtual cluster; the coordinator, after its run."""
-    parts, replica = job.assemble(config), job.assemble(config).replica()
-    with tempfile.TemporaryDirectory(prefix="psopt-study-") as folder:
-        path = Path(folder)
-        journal = Journal(
-            MetricsWriter(path / "metrics.jsonl"),
-            Timeline(path / "timeline.json", config.log.timeline_events),
-            display,
-            config.log.every_steps,
-        )
-        coordinator = Coordinator(
-            config,
-            virtual_crew(config, replica, journal.observe),
-            ParameterServer(parts.model, parts.optimizer(parts.model)),
-            parts.tickets(),
-            test_samples=len(parts.data.test),
-            journal=journal,
-            store=CheckpointStore(path / "checkpoints", 1),
-        )
-        coordinator.run()
-        journal.close()
-    return coordinator
+    return run(config, display).coordinator
 
 
 def job_of(setting: Setting, trial: Trial, bound: float | None = None) -> JobConfig[Scheme]:

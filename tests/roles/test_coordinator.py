@@ -10,9 +10,10 @@ import pytest
 from torch.nn.functional import cross_entropy
 
 from psopt import job
+from psopt.config import ConfigError
 from psopt.record import CheckpointStore
 from psopt.schemes.base import Limit
-from tests.training import Trained, configured, tiny, train
+from tests.training import Trained, configured, job_file, tiny, train
 
 BSP = {"name": "bsp", "slots": 1}
 SCHEMES: list[dict[str, Any]] = [
@@ -129,6 +130,35 @@ def test_stop_at_seconds(scheme: dict[str, Any], tmp_path: Path) -> None:
     assert seconds[-1] >= 0.1
     if scheme.get("exchange") != "collective":  # which looks once a chunk of rounds
         assert seconds[-2] < 0.1
+
+
+def test_stop_at_objective(tmp_path: Path) -> None:
+    config = configured(
+        tiny(tmp_path, regression=True),
+        model={"name": "linear", "dtype": "float64"},
+        loss={"name": "mse", "l2": 0.1},
+        scheme={"name": "dane", "mu": 9.0, "local": {"solver": "cg", "gamma": 1e-6, "passes": 99}},
+        train={"epochs": 100_000, "batch_size": 20},
+        stop={"objective": 0.6},
+    )
+    done = train(config, tmp_path / "run")
+    assert (done.status, done.reason) == ("completed", "objective")
+    objectives = [row["objective"] for row in done.rows("step")]
+    assert len(objectives) > 1
+    assert objectives[-1] <= 0.6 < min(objectives[:-1])
+    assert done.saved()["progress"]["objective"] == objectives[-1]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "optimizer"),
+    [({"name": "asp"}, {"name": "SGD", "lr": 0.1}), ({"name": "lbfgs_static", "batch": 8}, None)],
+)
+def test_stop_at_an_objective_that_is_not_measured(
+    scheme: dict[str, Any], optimizer: Any, tmp_path: Path
+) -> None:
+    changes = {"scheme": scheme, "optimizer": optimizer, "stop": {"objective": 1.0}}
+    with pytest.raises(ConfigError, match=f"scheme {scheme['name']} does not measure the objective"):
+        job.load(job_file(tmp_path, tiny(tmp_path), **changes))
 
 
 def test_first_condition_met_counts(tmp_path: Path) -> None:

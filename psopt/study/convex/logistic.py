@@ -1,0 +1,208 @@
+"""Logistic regression on two of MNIST's digits: DANE's rounds to an optimum that scipy found.
+
+F(w) = mean log(1 + exp(-s <x, w>)) + l2/2 |w|^2,        s = 1 for the second digit, else -1
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from psopt import job
+from psopt.config import JobConfig, dump_job
+from psopt.data.layout import resolve
+from psopt.record import read_metrics, write_atomic
+from psopt.roles.display import Several
+from psopt.schemes.base import Scheme
+from psopt.study.virtual import run
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs have in common.
+
+    Attributes:
+        data: HDF5 file.
+        classes: the two labels.
+        tolerance: (F - F*) / F* that counts as the end.
+        gamma: local solves stop at this part of |grad h(w_t)|.
+        rounds: most of them.
+        limit: rows of the training set before the classes are chosen; None for all.
+    """
+
+    data: str
+    classes: tuple[int, int] = (4, 7)
+    tolerance: float = 1e-6
+    gamma: float = 1e-3
+    rounds: int = 30
+    limit: int | None = None
+
+
+@dataclass(frozen=True, order=True)
+class Trial:
+    """One run.
+
+    Attributes:
+        l2: weight of the penalty.
+        workers: how many, a shard each.
+        mpi: on real ranks instead of virtual ones.
+        mu: DANE's, in units of l2.
+    """
+
+    l2: float
+    workers: int
+    mpi: bool
+    mu: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        rounds: that it took.
+        end: as a run's summary says it; ``objective`` where the tolerance was reached.
+        gap: (F - F*) / F* at the end.
+        passes: gradient passes over the training set, those of the local solves too.
+    """
+
+    rounds: int
+    end: str
+    gap: float
+    passes: float
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """F*, and the Euclidean norm of the gradient there."""
+
+    value: float
+    gradient_norm: float
+
+
+def sections(setting: Setting, trial: Trial) -> dict[str, Any]:
+    """The sections of a run's job, without a stop."""
+    return {
+        "name": "logistic",
+        "model": {"name": "logistic", "dtype": "float64", "kwargs": {"bias": False}},
+        "data": {
+            "path": str(resolve(setting.data).absolute()),
+            "classes": list(setting.classes),
+            "train_limit": setting.limit,
+        },
+        "loss": {"name": "logistic", "l2": trial.l2},
+        "scheme": {
+            "name": "dane",
+            "mu": trial.mu * trial.l2,
+            "local": {"solver": "lbfgs", "gamma": setting.gamma, "passes": 1000},
+        },
+        "train": {"epochs": 10**9, "batch_size": 1 << 14},
+        "evaluate": {"every_epochs": 1e12},
+        "log": {"timeline_events": 0},
+        "cluster": {"workers": trial.workers},
+        "device": {"kind": "cpu", "threads": 1},
+    }
+
+
+def run_trial(setting: Setting, trial: Trial, optimum: Optimum, folder: Path) -> Outcome:
+    """Run until the gap is small enough; a run on real ranks leaves its directory in ``folder``."""
+    stop = {"objective": optimum.value * (1 + setting.tolerance), "steps": setting.rounds}
+    config = _job(sections(setting, trial) | {"stop": stop})
+    if trial.mpi:
+        end, rows = _on_ranks(config, folder / f"mpi-{trial.l2:g}-{trial.workers}-{trial.mu:g}")
+    else:
+        ended = run(config, Several([]))
+        end, rows = ended.reason, ended.rows
+    row = [row for row in rows if row["kind"] in ("start", "step")][-1]
+    gap = (row["objective"] - optimum.value) / optimum.value
+    return Outcome(row["step"], end, gap, row["epoch"])
+
+
+def minimum(setting: Setting, l2: float) -> Optimum:
+    """F* by scipy's Newton method in a trust region, from exact derivatives in float64.
+
+    Raises:
+        ValueError: the gradient that it ends with is not tiny.
+    """
+    from scipy.optimize import minimize
+
+    data = job.assemble(_job(sections(setting, Trial(l2, 1, False, 0.0)))).data.train
+    x, y = data.range(0, len(data))
+    rows = x.flatten(1).double().numpy() * (2.0 * y.double().numpy() - 1.0)[:, None]
+    problem = Logistic(rows, l2)
+    found = minimize(
+        problem.value,
+        np.zeros(rows.shape[1]),
+        jac=problem.gradient,
+        hess=problem.hessian,
+        method="trust-exact",
+        options={"gtol": 1e-12, "maxiter": 200},
+    )
+    norm = float(np.linalg.norm(problem.gradient(found.x)))
+    # F - F* <= |g|^2 / (2 l2), since F is l2-strongly convex.
+    if not norm**2 / (2 * l2) <= 1e-10 * found.fun:
+        raise ValueError(f"the gradient at the optimum found by scipy has norm {norm:.1e}")
+    return Optimum(float(found.fun), norm)
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """F and its derivatives; ``rows`` are s x, (samples, n)."""
+
+    rows: Array
+    l2: float
+
+    def value(self, w: Array) -> float:
+        """F(w)."""
+        return float(np.logaddexp(0.0, -(self.rows @ w)).mean() + self.l2 / 2 * w @ w)
+
+    def gradient(self, w: Array) -> Array:
+        """(n,)."""
+        wrong = _sigmoid(-(self.rows @ w))
+        result: Array = -(wrong @ self.rows) / len(self.rows) + self.l2 * w
+        return result
+
+    def hessian(self, w: Array) -> Array:
+        """(n, n)."""
+        right = _sigmoid(self.rows @ w)
+        weighted = self.rows * (right * (1.0 - right))[:, None]
+        result: Array = weighted.T @ self.rows / len(self.rows) + self.l2 * np.eye(len(w))
+        return result
+
+
+def _sigmoid(z: Array) -> Array:
+    result: Array = np.exp(-np.logaddexp(0.0, -z))
+    return result
+
+
+def _job(written: Mapping[str, Any]) -> JobConfig[Scheme]:
+    config: JobConfig[Scheme] = job.Job.model_validate_json(json.dumps(written))
+    return config
+
+
+def _on_ranks(config: JobConfig[Scheme], folder: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Run by ``psopt run``, a coordinator and the workers; its reason to end, and its metrics."""
+    path = folder.with_suffix(".yaml")
+    write_atomic(path, dump_job(config))
+    command = [
+        sys.executable,
+        "-m",
+        "psopt",
+        "run",
+        str(path),
+        "-n",
+        str(config.cluster.workers + 1),
+    ]
+    subprocess.run([*command, "--out", str(folder)], check=True, stdout=subprocess.DEVNULL)
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return summary["reason"], read_metrics(folder / "metrics.jsonl")
