@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from psopt import job
+from psopt import job, precheck
 from psopt.config import TRIED, ConfigError, JobConfig, canonical_json
 from psopt.record import (
     CheckpointError,
@@ -92,7 +92,7 @@ class Request:
             if simulated:
                 job.choose_device(config.device.kind, 0)
             parts = job.assemble(config)
-            job.check(parts)
+            precheck.check(parts)
             if self.resume is None:
                 run = RunDirectory.create(self.out, config.name)
                 hold = run.hold()
@@ -139,7 +139,7 @@ class Request:
             read_metrics(run.metrics_path)
         if latest is None:
             return Prepared(config, run, parts, hold, resumed=True)
-        job.check_checkpoint(parts, latest[1])
+        precheck.check_checkpoint(parts, latest[1])
         return Prepared(config, run, parts, hold, True, latest[1], tuple(skipped))
 
     def _previous(self) -> RunDirectory:

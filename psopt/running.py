@@ -16,6 +16,7 @@ from rich.console import Console
 from psopt import job
 from psopt.config import JobConfig, dump_job
 from psopt.crew.base import Crew, Observer, WorkerFailed
+from psopt.crew.cluster import compute_times, virtual_crew
 from psopt.launch.mpirun import RUN_DIRECTORY, TERMINAL
 from psopt.record import (
     CheckpointStore,
@@ -29,7 +30,6 @@ from psopt.record import (
     to_json,
     write_atomic,
 )
-from psopt.replica.replica import Replica
 from psopt.replica.spans import SpanLog
 from psopt.request import Prepared
 from psopt.roles.coordinator import Coordinator
@@ -42,7 +42,6 @@ from psopt.schemes.base import Scheme
 
 if TYPE_CHECKING:
     from psopt.crew.mpi import World
-    from psopt.crew.virtual import ComputeTimes
     from psopt.models.flat import FlatModel
 
 EXITS = {"completed": 0, "failed": 1, "diverged": 3}
@@ -64,32 +63,6 @@ def simulate(start: Prepared) -> int:
         return virtual_crew(config, replica, observe)
 
     return _coordinate(start, _Crews("simulated", crew, lambda _: [], {}))
-
-
-def virtual_crew(config: JobConfig[Scheme], replica: Replica, observe: Observer) -> Crew:
-    """The workers of the job's ``cluster`` section, whose gradients ``replica`` computes."""
-    from psopt.crew.sim import SimCrew
-    from psopt.crew.virtual import Network
-
-    cluster = config.cluster
-    return SimCrew(
-        replica,
-        cluster.workers,
-        _compute_times(config),
-        Network(cluster.latency, cluster.bandwidth),
-        server_cost=cluster.server_cost,
-        observer=observe,
-    )
-
-
-def _compute_times(config: JobConfig[Scheme]) -> ComputeTimes:
-    """Seconds that the workers of the job's ``cluster`` section compute."""
-    from psopt.crew.virtual import ComputeTimes, distribution
-
-    cluster = config.cluster
-    draw = distribution(cluster.compute.distribution, cluster.compute.mean, cluster.compute.sigma)
-    seed = config.seed if cluster.seed is None else cluster.seed
-    return ComputeTimes(draw, config.train.batch_size, cluster.stragglers, seed)
 
 
 def coordinate(world: World, start: Prepared) -> int:
@@ -141,7 +114,7 @@ def work(world: World, config: JobConfig[Scheme]) -> int:
     link = MpiLink(Wire(world.ranks), world.rank, world.size, clock)
     emulated = None
     if config.cluster.emulate:
-        emulated = partial(_compute_times(config), world.rank - 1)
+        emulated = partial(compute_times(config), world.rank - 1)
     serve(link, parts.replica(clock), introduction, emulated)
     return 0
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from psopt import job
+from psopt import job, precheck
 from psopt.data import DataError
 from psopt.models import ModelError
 from psopt.record import CheckpointStore
@@ -55,7 +55,7 @@ def binary() -> Any:
 
 def checked(data: Path, classes: list[int] | None = None, **changes: Any) -> job.Parts:
     parts = job.assemble(configured(data, data={"path": str(data), "classes": classes}, **changes))
-    job.check(parts)
+    precheck.check(parts)
     return parts
 
 
@@ -127,7 +127,7 @@ def test_dtype_of_the_parameters(tmp_path: Path) -> None:
     model = config.model.model_copy(update={"name": None, **chosen})
     parts = job.assemble(config.model_copy(update={"model": model}))
     assert parts.model.parameters.dtype == torch.float64
-    job.check(parts)
+    precheck.check(parts)
 
 
 @pytest.mark.parametrize("exchange", ["server", "collective"])

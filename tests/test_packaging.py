@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "psopt"
 # Modules that are not called as their distributions are.
 DISTRIBUTIONS = {"yaml": "pyyaml", "PIL": "pillow"}
-OPTIONAL = ("plot", "images")
+OPTIONAL = ("plot", "images", "study")
 
 
 def setup_cfg() -> ConfigParser:

@@ -20,6 +20,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("bench", "study"),
     ("running",),
     ("request",),
+    ("precheck",),
     ("job",),
     ("report",),
     ("launch",),

@@ -9,12 +9,12 @@ from typing import Any
 
 from psopt import job
 from psopt.config import JobConfig
+from psopt.crew.cluster import virtual_crew
 from psopt.record import CheckpointStore, MetricsWriter, Timeline, read_metrics
 from psopt.roles.coordinator import Coordinator
 from psopt.roles.display import Display
 from psopt.roles.journal import Journal
 from psopt.roles.server import ParameterServer
-from psopt.running import virtual_crew
 from psopt.schemes.base import Scheme
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from psopt import job
+from psopt import job, precheck
 from psopt.data.plan import Ticket
 from psopt.models import ModelError
 from tests.training import Trained, configured, tiny, train
@@ -93,4 +93,4 @@ def test_statistics_that_overflow_on_the_server_are_not_saved(tmp_path: Path) ->
 def test_a_constant_that_is_infinite_is_found_before_training(tmp_path: Path) -> None:
     config = configured(tiny(tmp_path), model={"factory": "tests.wicked:masked"})
     with pytest.raises(ModelError, match=r"buffer mask is not finite .* persistent=False"):
-        job.check(job.assemble(config))
+        precheck.check(job.assemble(config))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from psopt import job
+from psopt import job, precheck
 from psopt.crew.base import Slices, Ticket
 from psopt.models.flat import parameters_sha256
 from psopt.optim.cg import CG, CGOptions
@@ -318,14 +318,14 @@ def test_going_on_with_another_solver_is_refused(tmp_path: Path) -> None:
     half = small(tmp_path, SECTIONS["lbfgs_static"], stop={"steps": 6})
     tree = train(half, tmp_path / "run").saved()
     parts = job.assemble(small(tmp_path, SECTIONS["sandblaster"]))
-    job.check_checkpoint(parts, tree)
+    precheck.check_checkpoint(parts, tree)
     assert train(parts.config, tmp_path / "run", tree=tree).sha == whole.sha
     for other in ({"name": "cg"}, {"name": "sandblaster", "memory": 1}):
         parts = job.assemble(small(tmp_path, other))
         with pytest.raises(ValueError, match="leave the scheme as it was, or start a new run"):
-            job.check_checkpoint(parts, tree)
+            precheck.check_checkpoint(parts, tree)
     tree = train(
         small(tmp_path, {"name": "bsp"}, optimizer={"name": "SGD"}), tmp_path / "b"
     ).saved()
     with pytest.raises(ValueError, match="scheme sandblaster cannot go on"):
-        job.check_checkpoint(job.assemble(small(tmp_path, {"name": "sandblaster"})), tree)
+        precheck.check_checkpoint(job.assemble(small(tmp_path, {"name": "sandblaster"})), tree)

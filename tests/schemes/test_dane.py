@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from psopt import job
+from psopt import job, precheck
 from psopt.config import dump_job
 from psopt.data import DataError
 from psopt.data.shards import Shard
@@ -141,7 +141,7 @@ def test_resume_after_every_round(safeguard: bool, tmp_path: Path) -> None:
     for steps in range(1, 6):
         done = train(at(config, steps), tmp_path / "run", workers=1 + steps % 3, tree=tree)
         tree = done.saved()
-        job.check_checkpoint(job.assemble(config), tree)
+        precheck.check_checkpoint(job.assemble(config), tree)
         assert torch.equal(tree["scheme"]["gradient"], done.coordinator.state.gradient)
         assert tree["scheme"]["measured"] == objectives(done)[-1]
     assert done.sha == whole.sha
@@ -258,19 +258,19 @@ def test_shards_by_label(tmp_path: Path) -> None:
 def test_data_that_cannot_be_cut(tmp_path: Path) -> None:
     few = network(tiny(tmp_path, rows=5), scheme={"name": "dane", "shards": 6})
     with pytest.raises(DataError, match=r"has 5 training samples: scheme.shards may be no more"):
-        job.check(job.assemble(few))
+        precheck.check(job.assemble(few))
     linear = {"name": "linear"}
     targets = tiny(tmp_path, regression=True)
     for cut, model in (("by_label", linear), ("iid", linear)):
         scheme = {"name": "dane", "cut": cut}
         parts = job.assemble(network(targets, model=model, loss={"name": "mse"}, scheme=scheme))
         if cut == "iid":
-            job.check(parts)
+            precheck.check(parts)
             continue
         with pytest.raises(
             DataError, match=r"targets instead of class labels: use scheme.cut: iid"
         ):
-            job.check(parts)
+            precheck.check(parts)
 
 
 def test_more_workers_than_samples(tmp_path: Path) -> None:
