@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they
-# start: tests of interrupted jobs would wait in vain.
+# In the background of a shell, or under `nohup`, the tests would ignore these signals, and so would all
+# that they start: tests of interrupted jobs would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)

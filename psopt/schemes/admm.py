@@ -51,9 +51,9 @@ class Admm(ShardScheme):
         Positive, Field(description="rho: weight of the consensus, in units of f's curvature")
     ] = 1.0
 
-    local: Annotated[LocalConfig, Field(description="How workers solve their local problems.")] = (
-        LocalConfig(gamma=1e-3, passes=50)
-    )
+    local: Annotated[
+        LocalConfig, Field(description="The solver of local problems, and when it stops")
+    ] = LocalConfig(gamma=1e-3, passes=50)
 
     def init(self, context: Context) -> AdmmState:
         """All u_i are zero."""

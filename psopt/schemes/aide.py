@@ -59,9 +59,9 @@ class Aide(DaneScheme):
     safeguard: Annotated[
         Literal[False], Field(description="AIDE's rounds need not lower F: there is no safeguard")
     ] = False
-    local: Annotated[LocalConfig, Field(description="How workers solve their local problems.")] = (
-        LocalConfig(gamma=0.3, passes=6)
-    )
+    local: Annotated[
+        LocalConfig, Field(description="The solver of local problems, and when it stops")
+    ] = LocalConfig(gamma=0.3, passes=6)
 
     def init(self, context: Context) -> AideState:
         """Y is where w is."""

@@ -21,6 +21,6 @@ class InexactDane(DaneScheme):
     """DANE on a small budget of local passes."""
 
     name: Annotated[Literal["inexact_dane"], Field(description="Chooses this scheme.")]
-    local: Annotated[LocalConfig, Field(description="How workers solve their local problems.")] = (
-        LocalConfig(gamma=0.3, passes=6)
-    )
+    local: Annotated[
+        LocalConfig, Field(description="The solver of local problems, and when it stops")
+    ] = LocalConfig(gamma=0.3, passes=6)

@@ -112,9 +112,9 @@ class ShardScheme(Scheme):
         float,
         Field(ge=0, lt=1, description="Stop when |g| is at most this part of that at the start"),
     ] = 0.0
-    local: Annotated[LocalConfig, Field(description="How workers solve their local problems.")] = (
-        LocalConfig()
-    )
+    local: Annotated[
+        LocalConfig, Field(description="The solver of local problems, and when it stops")
+    ] = LocalConfig()
 
     @property
     def measures_objective(self) -> bool:
