@@ -157,7 +157,9 @@ def test_stop_at_an_objective_that_is_not_measured(
     scheme: dict[str, Any], optimizer: Any, tmp_path: Path
 ) -> None:
     changes = {"scheme": scheme, "optimizer": optimizer, "stop": {"objective": 1.0}}
-    with pytest.raises(ConfigError, match=f"scheme {scheme['name']} does not measure the objective"):
+    with pytest.raises(
+        ConfigError, match=f"scheme {scheme['name']} does not measure the objective"
+    ):
         job.load(job_file(tmp_path, tiny(tmp_path), **changes))
 
 

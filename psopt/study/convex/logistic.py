@@ -1,6 +1,8 @@
 """Logistic regression on two of MNIST's digits: DANE's rounds to an optimum that scipy found.
 
-F(w) = mean log(1 + exp(-s <x, w>)) + l2/2 |w|^2,        s = 1 for the second digit, else -1
+With s = 1 for the second digit and -1 for the first::
+
+    F(w) = mean log(1 + exp(-s <x, w>)) + l2/2 |w|^2
 """
 
 from __future__ import annotations
