@@ -13,6 +13,7 @@ from psopt.study.convex.logistic import (
     Optimum,
     Outcome,
     Setting,
+    Solve,
     Trial,
     digits,
     minimum,
@@ -43,7 +44,7 @@ class Study:
 
     setting: Setting
     penalties: tuple[float, ...] = (1e-3, 1e-4)
-    mus: tuple[float, ...] = (0.0, 0.3, 1.0, 3.0)
+    mus: tuple[float, ...] = (0.0, 1.0, 3.0)
     crews: tuple[tuple[int, bool], ...] = CREWS
 
 
@@ -57,13 +58,16 @@ def trials(study: Study) -> list[Trial]:
     ]
 
 
-def make(study: Study, mnist: Path, out: Path, say: Callable[[str], None] = print) -> str:
+def make(
+    study: Study, mnist: Path, out: Path, solve: Solve, say: Callable[[str], None] = print
+) -> str:
     """Make all runs that ``out`` lacks, one after the other; the table.
 
     Args:
         study: what is to be found out.
         mnist: HDF5 file.
         out: directory of ``results.jsonl``, ``optima.jsonl`` and ``logistic.md``; made when missing.
+        solve: finds the optima.
         say: is told of every result.
     """
     job.set_threads(1, 1)
@@ -75,7 +79,7 @@ def make(study: Study, mnist: Path, out: Path, say: Callable[[str], None] = prin
         for trial in trials(study):
             penalty = Penalty(trial.l2)
             if penalty not in optima.results:
-                optima.add(penalty, minimum(study.setting, trial.l2, data))
+                optima.add(penalty, minimum(study.setting, trial.l2, data, solve))
                 say(f"l2 = {trial.l2:g}: {optima.results[penalty]}")
             if trial not in book.results:
                 book.add(trial, run_trial(study.setting, trial, data, optima.results[penalty]))

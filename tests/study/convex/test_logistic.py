@@ -7,10 +7,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from psopt.data.dataset import open_dataset
 from psopt.study.convex.digits import Penalty, Study, make, page, trials
 from psopt.study.convex.logistic import (
+    Array,
     Logistic,
     Optimum,
     Outcome,
@@ -23,6 +25,14 @@ from psopt.study.convex.logistic import (
 
 SETTING = Setting(gamma=1e-3, rounds=12)
 STUDY = Study(SETTING, (0.1, 0.01), (0.0, 3.0), ((2, False), (2, True)))
+
+
+def newton(f: Logistic) -> Array:
+    """As the job does."""
+    start = np.zeros(f.rows.shape[1])
+    call = {"jac": f.gradient, "hess": f.hessian, "method": "trust-exact"}
+    found: Array = minimize(f.value, start, **call, options={"gtol": 1e-12}).x
+    return found
 
 
 @pytest.fixture
@@ -64,12 +74,14 @@ def test_derivatives() -> None:
 
 def test_dane_comes_to_the_optimum_of_scipy(mnist: Path, tmp_path: Path) -> None:
     data = digits(mnist, SETTING, tmp_path / "digits.h5")
-    optimum = minimum(SETTING, 0.1, data)
+    optimum = minimum(SETTING, 0.1, data, newton)
     assert optimum.gradient_norm**2 / (2 * 0.1) < 1e-14
     found = run_trial(SETTING, Trial(0.1, 2, False, 0.0), data, optimum)
     assert found.end == "objective"
     assert found.rounds <= 5
     assert -1e-12 <= found.gap <= 1e-6
+    with pytest.raises(ValueError, match="the gradient at the optimum that was found is"):
+        minimum(SETTING, 0.1, data, lambda f: np.zeros(f.rows.shape[1]))
     early = Optimum(optimum.value * 0.9, 0.0)
     assert run_trial(SETTING, Trial(0.1, 2, False, 0.0), data, early).end == "steps"
 
@@ -77,7 +89,7 @@ def test_dane_comes_to_the_optimum_of_scipy(mnist: Path, tmp_path: Path) -> None
 @pytest.mark.mpi
 def test_the_same_on_ranks(mnist: Path, tmp_path: Path) -> None:
     data = digits(mnist, SETTING, tmp_path / "digits.h5")
-    optimum = minimum(SETTING, 0.1, data)
+    optimum = minimum(SETTING, 0.1, data, newton)
     real, virtual = (
         run_trial(SETTING, Trial(0.1, 2, mpi, 0.0), data, optimum) for mpi in (True, False)
     )
@@ -102,12 +114,12 @@ def test_page() -> None:
 def test_an_interrupted_study_goes_on(mnist: Path, tmp_path: Path) -> None:
     said: list[str] = []
     study = Study(SETTING, (0.1,), (0.0,), ((2, False),))
-    text = make(study, mnist, tmp_path / "out", said.append)
+    text = make(study, mnist, tmp_path / "out", newton, said.append)
     assert len(said) == 2
     more = Study(SETTING, (0.1,), (0.0, 3.0), ((2, False),))
-    make(more, mnist, tmp_path / "out", said.append)
+    make(more, mnist, tmp_path / "out", newton, said.append)
     assert len(said) == 3
     assert "mu=3.0" in said[-1]
-    assert make(study, mnist, tmp_path / "out", said.append) == text
+    assert make(study, mnist, tmp_path / "out", newton, said.append) == text
     assert len(said) == 3
     assert (tmp_path / "out" / "logistic.md").read_text(encoding="utf-8") == text
