@@ -1,30 +1,37 @@
-"""Logistic regression on two of MNIST's digits: DANE's rounds to an optimum that scipy found.
+"""Logistic regression on two of MNIST's digits: DANE's rounds to an optimum that a solver found.
 
-F(w) = mean log(1 + exp(-s <x, w>)) + l2/2 |w|^2,        s = 1 for the second digit, else -1
+Pixels are in [0, 1]. With s = 1 for the second digit and -1 for the first::
+
+    F(w) = mean log(1 + exp(-s <x, w>)) + l2/2 |w|^2
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import numpy.typing as npt
 
 from psopt import job
 from psopt.config import JobConfig, dump_job
-from psopt.data.layout import resolve
 from psopt.record import read_metrics, write_atomic
+from psopt.record.files import replacing
 from psopt.roles.display import Several
+from psopt.running import EXITS
 from psopt.schemes.base import Scheme
 from psopt.study.virtual import run
 
 Array = npt.NDArray[np.float64]
+
+_EXACT = 1e-10  # relative error of F* that is let pass
 
 
 @dataclass(frozen=True)
@@ -32,20 +39,21 @@ class Setting:
     """What all runs have in common.
 
     Attributes:
-        data: HDF5 file.
         classes: the two labels.
         tolerance: (F - F*) / F* that counts as the end.
         gamma: local solves stop at this part of |grad h(w_t)|.
         rounds: most of them.
-        limit: rows of the training set before the classes are chosen; None for all.
     """
 
-    data: str
-    classes: tuple[int, int] = (4, 7)
+    classes: str = "4, 7"
     tolerance: float = 1e-6
-    gamma: float = 1e-3
-    rounds: int = 30
-    limit: int | None = None
+    gamma: float = 1e-2
+    rounds: int = 20
+
+    @property
+    def labels(self) -> list[int]:
+        """The two labels as numbers."""
+        return [int(label) for label in self.classes.split(",")]
 
 
 @dataclass(frozen=True, order=True)
@@ -71,7 +79,7 @@ class Outcome:
 
     Attributes:
         rounds: that it took.
-        end: as a run's summary says it; ``objective`` where the tolerance was reached.
+        end: reason of a completed run, ``objective`` where the tolerance was reached; or ``diverged``.
         gap: (F - F*) / F* at the end.
         passes: gradient passes over the training set, those of the local solves too.
     """
@@ -88,71 +96,6 @@ class Optimum:
 
     value: float
     gradient_norm: float
-
-
-def sections(setting: Setting, trial: Trial) -> dict[str, Any]:
-    """The sections of a run's job, without a stop."""
-    return {
-        "name": "logistic",
-        "model": {"name": "logistic", "dtype": "float64", "kwargs": {"bias": False}},
-        "data": {
-            "path": str(resolve(setting.data).absolute()),
-            "classes": list(setting.classes),
-            "train_limit": setting.limit,
-        },
-        "loss": {"name": "logistic", "l2": trial.l2},
-        "scheme": {
-            "name": "dane",
-            "mu": trial.mu * trial.l2,
-            "local": {"solver": "lbfgs", "gamma": setting.gamma, "passes": 1000},
-        },
-        "train": {"epochs": 10**9, "batch_size": 1 << 14},
-        "evaluate": {"every_epochs": 1e12},
-        "log": {"timeline_events": 0},
-        "cluster": {"workers": trial.workers},
-        "device": {"kind": "cpu", "threads": 1},
-    }
-
-
-def run_trial(setting: Setting, trial: Trial, optimum: Optimum, folder: Path) -> Outcome:
-    """Run until the gap is small enough; a run on real ranks leaves its directory in ``folder``."""
-    stop = {"objective": optimum.value * (1 + setting.tolerance), "steps": setting.rounds}
-    config = _job(sections(setting, trial) | {"stop": stop})
-    if trial.mpi:
-        end, rows = _on_ranks(config, folder / f"mpi-{trial.l2:g}-{trial.workers}-{trial.mu:g}")
-    else:
-        ended = run(config, Several([]))
-        end, rows = ended.reason, ended.rows
-    row = [row for row in rows if row["kind"] in ("start", "step")][-1]
-    gap = (row["objective"] - optimum.value) / optimum.value
-    return Outcome(row["step"], end, gap, row["epoch"])
-
-
-def minimum(setting: Setting, l2: float) -> Optimum:
-    """F* by scipy's Newton method in a trust region, from exact derivatives in float64.
-
-    Raises:
-        ValueError: the gradient that it ends with is not tiny.
-    """
-    from scipy.optimize import minimize
-
-    data = job.assemble(_job(sections(setting, Trial(l2, 1, False, 0.0)))).data.train
-    x, y = data.range(0, len(data))
-    rows = x.flatten(1).double().numpy() * (2.0 * y.double().numpy() - 1.0)[:, None]
-    problem = Logistic(rows, l2)
-    found = minimize(
-        problem.value,
-        np.zeros(rows.shape[1]),
-        jac=problem.gradient,
-        hess=problem.hessian,
-        method="trust-exact",
-        options={"gtol": 1e-12, "maxiter": 200},
-    )
-    norm = float(np.linalg.norm(problem.gradient(found.x)))
-    # F - F* <= |g|^2 / (2 l2), since F is l2-strongly convex.
-    if not norm**2 / (2 * l2) <= 1e-10 * found.fun:
-        raise ValueError(f"the gradient at the optimum found by scipy has norm {norm:.1e}")
-    return Optimum(float(found.fun), norm)
 
 
 @dataclass(frozen=True)
@@ -185,6 +128,78 @@ def _sigmoid(z: Array) -> Array:
     return result
 
 
+Solve = Callable[[Logistic], Array]
+"""Gives w* (n,)."""
+
+
+def digits(source: Path, setting: Setting, target: Path) -> Path:
+    """Copy the chosen digits, with a mean of 0 and a deviation of 1, which leave pixels in [0, 1]."""
+    if not target.exists():
+        with h5py.File(source) as file, replacing(target) as aside, h5py.File(aside, "w") as copy:
+            for split in ("train", "test"):
+                labels = file[f"{split}/y"][()]
+                rows = np.isin(labels, setting.labels)
+                copy[f"{split}/x"], copy[f"{split}/y"] = file[f"{split}/x"][()][rows], labels[rows]
+            copy.attrs["classes"] = file.attrs["classes"]
+            copy.attrs["mean"], copy.attrs["std"] = 0.0, 1.0
+    return target
+
+
+def sections(setting: Setting, trial: Trial, data: Path) -> dict[str, Any]:
+    """The sections of a run's job on ``data``, without a stop."""
+    return {
+        "name": "logistic",
+        "model": {"name": "logistic", "dtype": "float64", "kwargs": {"bias": False}},
+        "data": {"path": str(data.absolute()), "classes": setting.labels},
+        "loss": {"name": "logistic", "l2": trial.l2},
+        "scheme": {
+            "name": "dane",
+            "mu": trial.mu * trial.l2,
+            "local": {"solver": "lbfgs", "gamma": setting.gamma, "passes": 200},
+        },
+        "train": {"epochs": 10**9, "batch_size": 1 << 14},
+        "evaluate": {"every_epochs": 1e12},
+        "log": {"timeline_events": 0},
+        "cluster": {"workers": trial.workers},
+        "device": {"kind": "cpu", "threads": 1},
+    }
+
+
+def run_trial(setting: Setting, trial: Trial, data: Path, optimum: Optimum) -> Outcome:
+    """Run until the gap is small enough; a run on real ranks leaves its directory beside ``data``."""
+    stop = {"objective": optimum.value * (1 + setting.tolerance), "steps": setting.rounds}
+    config = _job(sections(setting, trial, data) | {"stop": stop})
+    if trial.mpi:
+        name = f"mpi-{trial.l2:g}-{trial.workers}-{trial.mu:g}"
+        end, rows = _on_ranks(config, data.with_name(name))
+    else:
+        ended = run(config, Several([]))
+        end, rows = _end(ended.status, ended.reason), ended.rows
+    row = [row for row in rows if row["kind"] in ("start", "step")][-1]
+    gap = (row["objective"] - optimum.value) / optimum.value
+    return Outcome(row["step"], end, gap, row["epoch"])
+
+
+def minimum(setting: Setting, l2: float, data: Path, solve: Solve) -> Optimum:
+    """F* by ``solve``, from exact derivatives in float64.
+
+    Raises:
+        ValueError: the gradient that it ends with is not tiny.
+    """
+    train = job.assemble(_job(sections(setting, Trial(l2, 1, False, 0.0), data))).data.train
+    x, y = train.range(0, len(train))
+    rows = x.flatten(1).double().numpy() * (2.0 * y.double().numpy() - 1.0)[:, None]
+    problem = Logistic(rows, l2)
+    w = solve(problem)
+    value, norm = problem.value(w), float(np.linalg.norm(problem.gradient(w)))
+    # F - F* <= |g|^2 / (2 l2), since F is l2-strongly convex.
+    if not norm**2 / (2 * l2) <= _EXACT * value:
+        raise ValueError(
+            f"l2 = {l2:g}: the gradient at the optimum that was found is {norm:.1e} long"
+        )
+    return Optimum(value, norm)
+
+
 def _job(written: Mapping[str, Any]) -> JobConfig[Scheme]:
     config: JobConfig[Scheme] = job.Job.model_validate_json(json.dumps(written))
     return config
@@ -192,7 +207,7 @@ def _job(written: Mapping[str, Any]) -> JobConfig[Scheme]:
 
 def _on_ranks(config: JobConfig[Scheme], folder: Path) -> tuple[str, list[dict[str, Any]]]:
     """Run by ``psopt run``, a coordinator and the workers; its reason to end, and its metrics."""
-    path = folder.with_suffix(".yaml")
+    path = folder.with_name(f"{folder.name}.yaml")
     write_atomic(path, dump_job(config))
     command = [
         sys.executable,
@@ -203,6 +218,14 @@ def _on_ranks(config: JobConfig[Scheme], folder: Path) -> tuple[str, list[dict[s
         "-n",
         str(config.cluster.workers + 1),
     ]
-    subprocess.run([*command, "--out", str(folder)], check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(folder, ignore_errors=True)  # of a study that was interrupted
+    done = subprocess.run([*command, "--out", str(folder)], stdout=subprocess.DEVNULL)
+    if done.returncode not in (EXITS["completed"], EXITS["diverged"]):
+        raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}")
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return summary["reason"], read_metrics(folder / "metrics.jsonl")
+    end = _end(summary["status"], summary["reason"])
+    return end, read_metrics(folder / "metrics.jsonl")
+
+
+def _end(status: str, reason: str) -> str:
+    return reason if status == "completed" else status
