@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "psopt"
 # Modules that are not called as their distributions are.
 DISTRIBUTIONS = {"yaml": "pyyaml", "PIL": "pillow"}
-OPTIONAL = ("plot", "images", "study")
+OPTIONAL = ("plot", "images")
 
 
 def setup_cfg() -> ConfigParser:
