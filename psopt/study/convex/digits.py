@@ -38,23 +38,23 @@ class Study:
     Attributes:
         setting: what all runs share.
         penalties: values of l2.
-        mus: values of mu, in units of l2.
+        ways: values of mu, in units of l2, and whether with the safeguard.
         crews: workers, and whether they are real ranks.
     """
 
     setting: Setting
     penalties: tuple[float, ...] = (1e-3, 1e-4)
-    mus: tuple[float, ...] = (0.0, 1.0, 3.0)
+    ways: tuple[tuple[float, bool], ...] = ((0, False), (1, False), (3, False), (0.75, True))
     crews: tuple[tuple[int, bool], ...] = CREWS
 
 
 def trials(study: Study) -> list[Trial]:
     """All runs."""
     return [
-        Trial(l2, workers, mpi, mu)
+        Trial(l2, workers, mpi, *way)
         for l2 in study.penalties
         for workers, mpi in study.crews
-        for mu in study.mus
+        for way in study.ways
     ]
 
 
@@ -94,11 +94,11 @@ def make(
 
 def page(study: Study, optima: Mapping[Penalty, Optimum], results: Mapping[Trial, Outcome]) -> str:
     """The optima, and the rounds of every run, with its gradient passes."""
-    heads = [f"mu = {mu:g} l2" if mu else "mu = 0" for mu in study.mus]
+    heads = [_head(*way) for way in study.ways]
     lines = [["l2", "workers", *heads], ["---:"] * (2 + len(heads))]
     for l2 in study.penalties:
         for workers, mpi in study.crews:
-            row = [_text(study, results.get(Trial(l2, workers, mpi, mu))) for mu in study.mus]
+            row = [_text(study, results.get(Trial(l2, workers, mpi, *way))) for way in study.ways]
             lines.append([f"{l2:g}", f"{workers} {'MPI' if mpi else 'virtual'}", *row])
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     found = "\n".join(
@@ -107,6 +107,10 @@ def page(study: Study, optima: Mapping[Penalty, Optimum], results: Mapping[Trial
         for l2 in study.penalties
     )
     return f"{table}\n\n{found}\n"
+
+
+def _head(mu: float, safeguard: bool) -> str:
+    return (f"mu = {mu:g} l2" if mu else "mu = 0") + (", safeguard" if safeguard else "")
 
 
 def _text(study: Study, outcome: Outcome | None) -> str:

@@ -65,12 +65,14 @@ class Trial:
         workers: how many, a shard each.
         mpi: on real ranks instead of virtual ones.
         mu: DANE's, in units of l2.
+        safeguard: DANE's.
     """
 
     l2: float
     workers: int
     mpi: bool
     mu: float
+    safeguard: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ def sections(setting: Setting, trial: Trial, data: Path) -> dict[str, Any]:
         "scheme": {
             "name": "dane",
             "mu": trial.mu * trial.l2,
+            "safeguard": trial.safeguard,
             "local": {"solver": "lbfgs", "gamma": setting.gamma, "passes": 200},
         },
         "train": {"epochs": 10**9, "batch_size": 1 << 14},
@@ -170,7 +173,7 @@ def run_trial(setting: Setting, trial: Trial, data: Path, optimum: Optimum) -> O
     stop = {"objective": optimum.value * (1 + setting.tolerance), "steps": setting.rounds}
     config = _job(sections(setting, trial, data) | {"stop": stop})
     if trial.mpi:
-        name = f"mpi-{trial.l2:g}-{trial.workers}-{trial.mu:g}"
+        name = f"mpi-{trial.l2:g}-{trial.workers}-{trial.mu:g}-{trial.safeguard:d}"
         end, rows = _on_ranks(config, data.with_name(name))
     else:
         ended = run(config, Several([]))

@@ -24,7 +24,7 @@ from psopt.study.convex.logistic import (
 )
 
 SETTING = Setting(gamma=1e-3, rounds=12)
-STUDY = Study(SETTING, (0.1, 0.01), (0.0, 3.0), ((2, False), (2, True)))
+STUDY = Study(SETTING, (0.1, 0.01), ((0.0, False), (3.0, True)), ((2, False), (2, True)))
 
 
 def newton(f: Logistic) -> Array:
@@ -113,10 +113,10 @@ def test_page() -> None:
 
 def test_an_interrupted_study_goes_on(mnist: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    study = Study(SETTING, (0.1,), (0.0,), ((2, False),))
+    study = Study(SETTING, (0.1,), ((0.0, False),), ((2, False),))
     text = make(study, mnist, tmp_path / "out", newton, said.append)
     assert len(said) == 2
-    more = Study(SETTING, (0.1,), (0.0, 3.0), ((2, False),))
+    more = Study(SETTING, (0.1,), ((0.0, False), (3.0, True)), ((2, False),))
     make(more, mnist, tmp_path / "out", newton, said.append)
     assert len(said) == 3
     assert "mu=3.0" in said[-1]
