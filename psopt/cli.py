@@ -243,7 +243,7 @@ def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
     try:
         world = World()
     except WorldError as error:
-        notes.failed()
+        notes.failed(EXIT_USAGE)
         _refuse(str(error))
     notes.rank(world.rank)
 

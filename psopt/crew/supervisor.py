@@ -45,9 +45,9 @@ class Notes:
         """This process is that rank."""
         self._write(_RANK + str(rank).encode())
 
-    def failed(self) -> None:
-        """This rank has printed why it fails, and is about to end the job."""
-        self._write(_FAILED)
+    def failed(self, status: int = 1) -> None:
+        """This rank has printed why it fails, and is about to end (the job) with ``status``."""
+        self._write(_FAILED + str(status).encode())
 
     def finished(self) -> None:
         """This rank has done everything that it had to do."""
@@ -90,6 +90,8 @@ class _Supervisor:
         self._rank: str | None = None
         self._finished = False
         self._deadline: float | None = None
+        self._status = 1  # with which the rank means to end
+        self._impatient = False
         self._received: set[int] = set()
         self._parent = os.getppid()
         self._bell, self._rope = os.pipe()
@@ -107,6 +109,7 @@ class _Supervisor:
         signal_at_parents_death(signal.SIGHUP)
         while (status := self._reap()) is None:
             if self._deadline is not None and time.monotonic() > self._deadline:
+                self._impatient = True
                 kill_children()
             self._sleep()
             self._listen()
@@ -150,8 +153,9 @@ class _Supervisor:
     def _note(self, word: bytes) -> None:
         if word == _FINISHED:
             self._finished = True
-        elif word == _FAILED:
+        elif word.startswith(_FAILED):
             self._deadline = time.monotonic() + _PATIENCE
+            self._status = int(word.removeprefix(_FAILED))
         else:
             self._rank = word.removeprefix(_RANK).decode()
 
@@ -163,7 +167,7 @@ class _Supervisor:
         if not quiet and (code < 0 or not self._finished):
             print(f"psopt: {self._who()} {_how(code)}; the job ends", file=sys.stderr, flush=True)
         if code < 0:
-            return 128 - code
+            return self._status if self._impatient else 128 - code
         return code if self._finished else code or 1
 
     def _who(self) -> str:

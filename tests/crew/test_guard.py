@@ -86,7 +86,7 @@ def test_causes(
     err = capfd.readouterr().err
     assert err.endswith(f"{line}\n")
     assert ("Traceback" in err) == trace
-    assert os.read(read_end, 100) == b"x\n"
+    assert os.read(read_end, 100) == b"x1\n"
     os.close(read_end)
 
 
