@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from psopt.study.rounds import measure, plot, table
+from psopt.study.rounds import Setting, measure, plot, table
 
 
 def main() -> None:
@@ -22,11 +22,11 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=60, help="most gradient passes of a run")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    results = given.out / "results.jsonl"
-    courses = measure(given.data, results, given.workers, given.target, given.passes, given.rows)
-    (given.out / "dane.md").write_text(table(courses), encoding="utf-8")
-    plot(courses, given.out / "dane.png")
-    print(table(courses), end="")
+    setting = Setting(given.data, given.rows, given.target, given.passes)
+    results = measure(setting, given.out / "results.jsonl", given.workers)
+    (given.out / "dane.md").write_text(table(results), encoding="utf-8")
+    plot(results, given.out / "dane")
+    print(table(results), end="")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields
+from typing import Any, cast
 
 import torch
 
@@ -130,8 +131,9 @@ def check_checkpoint(parts: Parts, tree: Mapping[str, Any]) -> None:
         ValueError: it is of another model, optimizer or batch plan.
     """
     scheme = parts.config.scheme
+    given = {each.name: getattr(scheme, each.name) for each in fields(cast("Any", scheme))}
     for name, value in tree["scheme"].items():
-        if getattr(scheme, name, None) not in (None, value):
+        if given.get(name) not in (None, value):
             raise ValueError(
                 f"scheme.{name} was fixed at {value} when the run was started; leave it as it was, "
                 "or start a new run"

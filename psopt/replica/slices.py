@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.optim.swa_utils import update_bn
 
 from psopt.optim.inner import norm_max
 from psopt.replica.batch_tasks import Buffers, HandOver, Slices
@@ -61,19 +62,8 @@ def perform_hand_over(replica: Replica, task: HandOver, memory: Memory) -> Resul
 
 def perform_buffers(replica: Replica, task: Buffers) -> Result:
     """Statistics as cumulative averages over the tickets, whatever momentum the layers have."""
-    modules = replica.model.module.modules()
-    layers = [m for m in modules if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    momenta = [layer.momentum for layer in layers]
     replica.reset_buffers()
-    for layer in layers:
-        layer.reset_running_stats()
-        layer.momentum = None
-    with torch.no_grad():
-        for ticket in task.tickets:
-            x, _ = replica.batch(ticket)
-            replica.model.module(x)
-    for layer, momentum in zip(layers, momenta, strict=True):
-        layer.momentum = momentum
+    update_bn((replica.batch(ticket)[0] for ticket in task.tickets), replica.model.module)
     replica.model.gather_buffers()
     vectors = tuple(group.flat.cpu().clone() for group in replica.model.buffers)
     return Result((), vectors, replica.version)

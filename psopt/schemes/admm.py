@@ -25,10 +25,11 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import LocalSolve, Lost, Shard, WorkerLost, deal
+from psopt.crew.base import LocalSolve, Lost, Shard, Tally, WorkerLost, deal
 from psopt.optim.inner import dot
-from psopt.schemes.base import SECTION, Context, Diverged, Limit, Update
-from psopt.schemes.shards import LocalConfig, Positive, ShardScheme, ShardState, update
+from psopt.schemes.base import SECTION, Context, Diverged
+from psopt.schemes.local import LocalConfig, Positive, Solving
+from psopt.schemes.shards import ShardScheme, ShardState
 
 
 @state
@@ -51,25 +52,19 @@ class Admm(ShardScheme):
         Positive, Field(description="rho: weight of the consensus, in units of f's curvature")
     ] = 1.0
 
-    local: Annotated[
-        LocalConfig, Field(description="The solver of local problems, and when it stops")
-    ] = LocalConfig(gamma=1e-3, passes=50)
+    local: Solving = LocalConfig(gamma=1e-3, passes=50)
 
     def init(self, context: Context) -> AdmmState:
         """All u_i are zero."""
         context.publish()
         return AdmmState(self.number(context))
 
-    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+    def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]]:
         """One round, measured at its end."""
-        if context.tickets.finished or state.over:
-            return []
-        before = context.tickets.position
         z = context.server.vectors[0].clone()
         parts = self.parts(context, state)
         if state.duals is None:
             state.duals = torch.zeros((state.shards, z.numel()), dtype=z.dtype)
-            self.observe(context, state)
         points = self._points(context, state, parts, z)
         total = torch.zeros_like(z)
         for (_, share), x, u in zip(parts, points, state.duals, strict=True):
@@ -80,11 +75,7 @@ class Admm(ShardScheme):
         if not math.isfinite(dot(new, new)):
             raise Diverged(f"a local solution is not finite in round {state.round + 1}")
         context.place(new)
-        tally = self.observe(context, state)
-        state.round += 1
-        made = update(context, state, tally, before)
-        self.check(state, made)
-        return [made]
+        return self.observe(context, state), {}
 
     def _points(
         self, context: Context, state: AdmmState, parts: Sequence[tuple[Shard, float]], z: Tensor

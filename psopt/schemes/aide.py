@@ -15,7 +15,6 @@ l2, a lower bound of the strong convexity.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass as state
 from typing import Annotated, Any, Literal
 
@@ -23,9 +22,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.schemes.base import SECTION, Context, Limit, Update
+from psopt.crew.base import Tally
+from psopt.schemes.base import SECTION, Context
 from psopt.schemes.dane import DaneScheme, DaneState
-from psopt.schemes.shards import LocalConfig, Positive, update
+from psopt.schemes.local import LocalConfig, Positive, Solving
 
 
 @state
@@ -59,37 +59,26 @@ class Aide(DaneScheme):
     safeguard: Annotated[
         Literal[False], Field(description="AIDE's rounds need not lower F: there is no safeguard")
     ] = False
-    local: Annotated[
-        LocalConfig, Field(description="The solver of local problems, and when it stops")
-    ] = LocalConfig(gamma=0.3, passes=6)
+    local: Solving = LocalConfig(gamma=0.3, passes=6)
 
     def init(self, context: Context) -> AideState:
-        """Y is where w is."""
+        """The center y is where w is."""
         context.publish()
         return AideState(self.number(context), proximal=self.mu + self.tau)
 
-    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+    def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]]:
         """One round of Inexact DANE on F_tau, and the change of y when it is due."""
-        if context.tickets.finished or state.over:
-            return []
-        before, w = context.tickets.position, context.server.vectors[0].clone()
-        if state.gradient is None:
-            self.measure(context, state)
-            state.first_norm = state.norm
+        w = context.server.vectors[0].clone()
         if state.center is None:
             state.center, state.last = w.clone(), w.clone()
         pulled = state.gradient + (w - state.center) * self.tau
         way, _ = self.way(context, state, pulled)
         context.place(w + way)
         tally = self.measure(context, state)
-        state.round, state.inner = state.round + 1, state.inner + 1
-        self.close(state, state.first_norm)
+        state.inner += 1
         if state.inner == self.rounds:
             self._move_center(context, state)
-        figures = {"z": state.z, "gradient_norm": state.norm}
-        made = update(context, state, tally, before, **figures)
-        self.check(state, made)
-        return [made]
+        return tally, {"z": state.z, "gradient_norm": state.norm}
 
     def _move_center(self, context: Context, state: AideState) -> None:
         q = context.l2 / (context.l2 + self.tau)

@@ -18,6 +18,7 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from psopt.crew.base import BatchPlan, Buffers, Crew, Lost, Observer, Result, Tally, Ticket, Vectors
+from psopt.optim.inner import dot
 from psopt.optim.tree import flatten_tree
 
 SECTION = ConfigDict(extra="forbid", strict=True)
@@ -176,6 +177,11 @@ class Context:
     def publish(self) -> None:
         """Lend the server's vectors to the crew."""
         self.crew.publish(self.server.version, self.server.vectors)
+
+    def penalty(self) -> float:
+        """l2/2 |w|^2 at the server's parameters."""
+        w = self.server.vectors[0]
+        return self.l2 / 2 * dot(w, w) if self.l2 else 0.0
 
     def lend(self, **beside: Tensor) -> None:
         """Publish the server's vectors once more, with others beside them, as a new version."""

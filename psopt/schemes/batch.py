@@ -27,7 +27,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from psopt.crew.base import Ticket, Vectors
-from psopt.optim.inner import dot, norm_max
+from psopt.optim.inner import norm_max
 from psopt.optim.solver import Solver, Status
 from psopt.optim.tree import flatten_tree, unflatten_tree
 from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Update
@@ -237,8 +237,7 @@ def _whole(tree: Mapping[str, Any]) -> Any:
 
 def _penalised(context: Context, evaluation: Evaluation) -> tuple[float, Tensor]:
     """Loss and gradient with the job's penalty on the parameters."""
-    parameters = context.server.vectors[0]
     if not context.l2 or not evaluation.tally.finite:
         return evaluation.loss, evaluation.gradient
-    loss = evaluation.loss + context.l2 / 2 * dot(parameters, parameters)
-    return loss, evaluation.gradient.add_(parameters, alpha=context.l2)
+    gradient = evaluation.gradient.add_(context.server.vectors[0], alpha=context.l2)
+    return evaluation.loss + context.penalty(), gradient

@@ -26,7 +26,6 @@ Jiang, Rodomanov & Stich, 2024). Such a run ends where <g, p> is hidden by the r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass as state
 from typing import Annotated, Any, Literal
 
@@ -37,16 +36,9 @@ from torch import Tensor
 
 from psopt.crew.base import LocalSolve, Tally
 from psopt.optim.inner import dot
-from psopt.schemes.base import SECTION, Context, Diverged, Limit, Update
-from psopt.schemes.shards import (
-    NotNegative,
-    Positive,
-    ShardScheme,
-    ShardState,
-    descend,
-    norm,
-    update,
-)
+from psopt.schemes.base import SECTION, Context, Diverged
+from psopt.schemes.local import NotNegative, Positive
+from psopt.schemes.shards import GradientScheme, ShardState, descend, norm
 
 _DECREASE = 1e-4  # c1
 _HALVINGS = 4  # of the step, before the round is given up
@@ -59,15 +51,13 @@ class DaneState(ShardState):
 
     Attributes:
         proximal: mu of the next round.
-        first_norm: of the gradient at the initial parameters.
     """
 
     proximal: float = 0.0
-    first_norm: float = 0.0
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
-class DaneScheme(ShardScheme):
+class DaneScheme(GradientScheme):
     """DANE and its inexact form."""
 
     eta: Annotated[Positive, Field(description="eta: factor on the global gradient (no unit)")] = (
@@ -87,27 +77,13 @@ class DaneScheme(ShardScheme):
         context.publish()
         return DaneState(self.number(context), proximal=self.mu)
 
-    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+    def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]] | None:
         """One round, measured at its end."""
-        if context.tickets.finished or state.over:
-            return []
-        before = context.tickets.position
-        if state.gradient is None:
-            self.measure(context, state)
-            state.first_norm = state.norm
-            self.close(state, state.first_norm)
-            if state.over:
-                return []
         done = (self._guarded if self.safeguard else self._plain)(context, state)
         if done is None:
-            return []
+            return None
         tally, mu = done
-        state.round += 1
-        figures = {"mu": mu, "gradient_norm": state.norm}
-        made = update(context, state, tally, before, **figures)
-        self.check(state, made)
-        self.close(state, state.first_norm)
-        return [made]
+        return tally, {"mu": mu, "gradient_norm": state.norm}
 
     def way(self, context: Context, state: DaneState, gradient: Tensor) -> tuple[Tensor, Tally]:
         """The mean way, w_i - w_t, for the global gradient ``gradient`` (n,)."""

@@ -15,62 +15,49 @@ Where no step of the grid passes, the one of the lowest F is taken, if it is low
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import LocalSolve
+from psopt.crew.base import LocalSolve, Tally
 from psopt.optim.inner import dot
-from psopt.schemes.base import SECTION, Context, Limit, Update
-from psopt.schemes.shards import (
-    LocalConfig,
-    ShardScheme,
-    ShardState,
-    descend,
-    probe,
-    update,
-)
+from psopt.schemes.base import SECTION, Context
+from psopt.schemes.local import LocalConfig, Solving
+from psopt.schemes.shards import GradientScheme, ShardState, descend, probe
 
 _DECREASE = 1e-4  # c1
 _GRID = tuple(4.0 * 0.5**k for k in range(12))
 
 
+def _newton(local: LocalConfig) -> LocalConfig:
+    """Directions H_i^{-1} g, which of the solvers CG on exact products alone finds."""
+    if local.solver != "cg":
+        raise ValueError(f"giant solves H_i p = g: solver must be cg, not {local.solver}")
+    return local
+
+
 @dataclass(frozen=True, config=SECTION, kw_only=True)
-class Giant(ShardScheme):
+class Giant(GradientScheme):
     """Averaged local Newton directions, and a step from a grid that is tried in one round."""
 
     name: Annotated[Literal["giant"], Field(description="Chooses this scheme.")]
-    local: Annotated[
-        LocalConfig, Field(description="How workers solve H_i p_i = g; the solver must be cg.")
-    ] = LocalConfig(solver="cg", gamma=1e-2, passes=100)
+    local: Annotated[Solving, AfterValidator(_newton)] = LocalConfig(
+        solver="cg", gamma=1e-2, passes=100
+    )
 
-    def init(self, context: Context) -> ShardState:
-        """Nothing is measured yet."""
-        context.publish()
-        return ShardState(self.number(context))
-
-    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
-        """One round: direction, grid, and the gradient at the new point."""
-        if context.tickets.finished or state.over:
-            return []
-        before = context.tickets.position
-        if state.gradient is None:
-            self.measure(context, state)
-        gradient, objective = state.gradient, state.measured
+    def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]] | None:
+        """Direction, grid, and the gradient at the new point."""
+        gradient = state.gradient
         way = self._way(context, state, gradient)
-        step = self._choose(context, state, way, dot(gradient, way), objective)
+        step = self._choose(context, state, way, dot(gradient, way), state.measured)
         if step is None:
             state.over = "no descent: no step of the grid lowers the objective"
-            return []
+            return None
         context.place(context.server.vectors[0].add(way, alpha=step))
         tally = self.measure(context, state)
-        state.round += 1
-        made = update(context, state, tally, before, step_size=step, gradient_norm=state.norm)
-        self.check(state, made)
-        return [made]
+        return tally, {"step_size": step, "gradient_norm": state.norm}
 
     def _way(self, context: Context, state: ShardState, gradient: Tensor) -> Tensor:
         """-p."""

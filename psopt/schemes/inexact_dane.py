@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from psopt.schemes.base import SECTION
 from psopt.schemes.dane import DaneScheme
-from psopt.schemes.shards import LocalConfig
+from psopt.schemes.local import LocalConfig, Solving
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
@@ -21,6 +21,4 @@ class InexactDane(DaneScheme):
     """DANE on a small budget of local passes."""
 
     name: Annotated[Literal["inexact_dane"], Field(description="Chooses this scheme.")]
-    local: Annotated[
-        LocalConfig, Field(description="The solver of local problems, and when it stops")
-    ] = LocalConfig(gamma=0.3, passes=6)
+    local: Solving = LocalConfig(gamma=0.3, passes=6)

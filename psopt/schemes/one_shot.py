@@ -8,16 +8,16 @@ part r of each shard's samples, (w - r v) / (1 - r) has a bias of smaller order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import LocalSolve
-from psopt.schemes.base import SECTION, Context, Limit, Update
-from psopt.schemes.shards import LocalConfig, ShardScheme, ShardState, descend, update
+from psopt.crew.base import LocalSolve, Tally
+from psopt.schemes.base import SECTION, Context
+from psopt.schemes.local import LocalConfig, Solving
+from psopt.schemes.shards import ShardScheme, ShardState, descend
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
@@ -33,30 +33,16 @@ class OneShot(ShardScheme):
             description="r: part of each shard for the bias correction; null: without it",
         ),
     ] = None
-    local: Annotated[LocalConfig, Field(description="How workers solve their problems.")] = (
-        LocalConfig(gamma=1e-6, passes=500)
-    )
+    local: Solving = LocalConfig(gamma=1e-6, passes=500)
 
-    def init(self, context: Context) -> ShardState:
-        """Nothing is solved yet."""
-        context.publish()
-        return ShardState(self.number(context))
-
-    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+    def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]]:
         """The one round."""
-        if context.tickets.finished or state.over:
-            return []
-        before = context.tickets.position
-        self.observe(context, state)
         way = self._solve(context, state, 1.0)
         if self.part is not None:
             way.sub_(self._solve(context, state, self.part), alpha=self.part).div_(1.0 - self.part)
         context.place(context.server.vectors[0] + way)
-        tally = self.observe(context, state)
-        state.round, state.over = 1, "one shot"
-        made = update(context, state, tally, before)
-        self.check(state, made)
-        return [made]
+        state.over = "one shot"
+        return self.observe(context, state), {}
 
     def _solve(self, context: Context, state: ShardState, part: float) -> Tensor:
         """Mean way from the start to the solutions on ``part`` of each shard."""

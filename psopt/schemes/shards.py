@@ -12,55 +12,23 @@ resume, it computes it once more, with the same bits, and that counts too.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass as state
 from dataclasses import field
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import Cut, LocalMethod, LocalSolve, Probe, Reply, Shard, ShardGradient, Tally
+from psopt.crew.base import Cut, LocalSolve, Probe, Reply, Shard, ShardGradient, Tally
 from psopt.optim.inner import dot
-from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Scheme, Spoilt, Update
+from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Spoilt, Update
+from psopt.schemes.local import LocalConfig, Solving
 
 _RISEN = 1e3  # an objective this many times that of the start is lost
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-@dataclass(frozen=True, config=SECTION, kw_only=True)
-class LocalConfig:
-    """How workers solve their local problems."""
-
-    solver: Annotated[
-        Literal["lbfgs", "cg", "svrg", "sgd"],
-        Field(
-            description="lbfgs; cg: conjugate gradients on the quadratic model; svrg and sgd: with 'lr'"
-        ),
-    ] = "lbfgs"
-    gamma: Annotated[
-        float,
-        Field(ge=0, lt=1, description="lbfgs, cg: stop at this part of the first gradient's norm"),
-    ] = 0.1
-    passes: Annotated[int, Field(ge=1, description="Most passes over the shard in a solve")] = 20
-    lr: Annotated[Positive, Field(description="Learning rate of svrg and sgd (no unit)")] = 0.05
-
-    @model_validator(mode="after")
-    def _check_passes(self) -> Self:
-        if self.solver in ("cg", "svrg") and self.passes < 2:
-            raise ValueError(
-                f"solver {self.solver} takes two passes at a time: 'passes' must be at least 2"
-            )
-        return self
-
-    @property
-    def method(self) -> LocalMethod:
-        """For the wire."""
-        return LocalMethod(self.solver, self.gamma, self.passes, self.lr)
 
 
 @state
@@ -71,6 +39,7 @@ class ShardState:
         shards: how many; fixed at the start of the run.
         round: rounds done.
         first: objective at the initial parameters.
+        first_norm: of its gradient there, where that is measured.
         measured: objective at the server's parameters, NaN where it is not finite; None before it is
             measured.
         gradient: of the objective at the server's parameters, (n,); None before it is measured.
@@ -82,6 +51,7 @@ class ShardState:
     shards: int
     round: int = 0
     first: float | None = None
+    first_norm: float = 0.0
     measured: float | None = None
     gradient: Tensor | None = None
     over: str = ""
@@ -96,7 +66,7 @@ class ShardState:
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
 class ShardScheme(Scheme):
-    """A method whose workers keep to shards of the training set."""
+    """A method whose workers keep to shards of the training set; a step is a round."""
 
     needs_optimizer: ClassVar[bool] = False
 
@@ -108,13 +78,43 @@ class ShardScheme(Scheme):
         Cut,
         Field(description="iid: parts of a random order; by_label: sorted by label first (skewed)"),
     ] = "iid"
-    gradient_tolerance: Annotated[
-        float,
-        Field(ge=0, lt=1, description="Stop when |g| is at most this part of that at the start"),
-    ] = 0.0
-    local: Annotated[
-        LocalConfig, Field(description="The solver of local problems, and when it stops")
-    ] = LocalConfig()
+    local: Solving = LocalConfig()
+
+    @abstractmethod
+    def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]] | None:
+        """One round, measured at its end.
+
+        Returns:
+            The tally of that measurement, and more figures for the metrics. None, with
+            ``state.over``, where there is no round to be made.
+        """
+
+    def init(self, context: Context) -> Any:
+        """Nothing is measured yet."""
+        context.publish()
+        return ShardState(self.number(context))
+
+    def begin(self, context: Context, state: Any) -> None:
+        """Measure the initial parameters."""
+        self.observe(context, state)
+
+    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+        """One round."""
+        if context.tickets.finished or state.over:
+            return []
+        before = context.tickets.position
+        if state.first is None:
+            self.begin(context, state)
+            if state.over:
+                return []
+        done = self.round(context, state)
+        if done is None:
+            return []
+        state.round += 1
+        tally, figures = done
+        made = update(context, state, tally, before, figures)
+        self.check(state, made)
+        return [made]
 
     @property
     def measures_objective(self) -> bool:
@@ -147,7 +147,7 @@ class ShardScheme(Scheme):
         tasks = [ShardGradient(version, *part) for part in self.parts(context, state)]
         total = torch.empty_like(w)
         tally = account(context, context.crew.reduce(tasks, (total,)))
-        state.measured = tally.loss / tally.count + context.l2 / 2 * dot(w, w)
+        state.measured = tally.loss / tally.count + context.penalty()
         state.gradient, state.base = total.add_(w, alpha=context.l2), version
         if not tally.finite or not math.isfinite(state.measured):
             state.measured = math.nan
@@ -160,9 +160,9 @@ class ShardScheme(Scheme):
 
     def observe(self, context: Context, state: ShardState) -> Tally:
         """Objective alone, for methods that need no global gradient; one round of messages."""
-        w, rows = context.server.vectors[0], context.tickets.rows
+        rows = context.tickets.rows
         (loss,) = probe(context, self.parts(context, state), ())
-        state.measured = loss + context.l2 / 2 * dot(w, w)
+        state.measured = loss + context.penalty()
         if state.first is None:
             state.first = state.measured
             context.begun(state.measured)
@@ -188,9 +188,31 @@ class ShardScheme(Scheme):
             lost.updates = made
             raise lost
 
-    def close(self, state: ShardState, first_norm: float) -> None:
-        """Note that the gradient is small enough."""
-        if state.norm <= self.gradient_tolerance * first_norm:
+
+@dataclass(frozen=True, config=SECTION, kw_only=True)
+class GradientScheme(ShardScheme):
+    """A method whose rounds begin with the global gradient."""
+
+    gradient_tolerance: Annotated[
+        float,
+        Field(ge=0, lt=1, description="Stop when |g| is at most this part of that at the start"),
+    ] = 0.0
+
+    def begin(self, context: Context, state: Any) -> None:
+        """Objective and gradient at the initial parameters."""
+        self.measure(context, state)
+        state.first_norm = state.norm
+        self._close(state)
+
+    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
+        """One round, and whether it was the last."""
+        made = super().step(context, state, limit)
+        if made:
+            self._close(state)
+        return made
+
+    def _close(self, state: ShardState) -> None:
+        if state.norm <= self.gradient_tolerance * state.first_norm:
             state.over = "converged (gradient)"
 
 
@@ -234,7 +256,7 @@ def probe(
 
 
 def update(
-    context: Context, state: ShardState, tally: Tally, before: float, **figures: Any
+    context: Context, state: ShardState, tally: Tally, before: float, figures: dict[str, Any]
 ) -> Update:
     """The update of a round, whose work is what was spent since ``before`` samples."""
     work = round(context.tickets.position - before)

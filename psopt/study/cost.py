@@ -10,7 +10,8 @@ import torch
 
 from psopt import job
 from psopt.roles.display import Figures, Several
-from psopt.study.trial import Setting, Trial, job_of, simulate
+from psopt.study.trial import Setting, Trial, job_of
+from psopt.study.virtual import run
 
 _BLOCK = 16
 
@@ -38,7 +39,7 @@ def simulation_cost(setting: Setting, workers: int, blocks: int = 40) -> tuple[f
     logged = config.log.model_copy(update={"every_steps": 1})
     config = config.model_copy(update={"evaluate": never, "log": logged})
     alternation = _Alternation(_plain_gradients(quiet, trial))
-    simulate(config, alternation)
+    run(config, alternation)
     return median(alternation.plain[1:]), median(alternation.simulated[1:])
 
 

@@ -10,15 +10,19 @@ settings are the same for all.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from psopt import job
-from psopt.record import MetricsWriter, read_metrics
+from psopt.config import JobConfig
+from psopt.data.layout import resolve
 from psopt.report.style import BLUE, VERMILION, figure, save
 from psopt.roles.display import Several
-from psopt.study.trial import simulate
+from psopt.schemes.base import Scheme
+from psopt.study.book import Book
+from psopt.study.virtual import run
 
 SCHEMES: dict[str, dict[str, Any]] = {
     "dane": {
@@ -31,101 +35,109 @@ SCHEMES: dict[str, dict[str, Any]] = {
     },
     "bsp": {
         "scheme": {"name": "bsp"},
-        "optimizer": {"name": "SGD", "lr": 0.02, "momentum": 0.9},  # lr: a worker
         "evaluate": {"every_epochs": 1},
     },
 }
 
 
-@dataclass(frozen=True, order=True)
-class Course:
-    """What came of one run.
+@dataclass(frozen=True)
+class Setting:
+    """What all runs have in common.
 
     Attributes:
-        scheme: its name.
-        workers: how many, and shards.
+        data: HDF5 file, or ``sample``.
+        rows: training samples, the first ones; None for all.
+        target: test accuracy whose time is measured.
+        passes: a run ends after so many.
+    """
+
+    data: str
+    rows: int | None = None
+    target: float = 0.98
+    passes: int = 60
+
+
+@dataclass(frozen=True, order=True)
+class Trial:
+    """One run, with a shard or slot a worker."""
+
+    workers: int
+    scheme: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
         seconds: virtual, until the target was first seen; None when it never was.
         passes: gradient passes until then.
         accuracy: the last one.
     """
 
-    scheme: str
-    workers: int
     seconds: float | None
     passes: float | None
     accuracy: float
 
 
-def measure(
-    data: str, out: Path, workers: list[int], target: float, passes: int, rows: int | None = None
-) -> list[Course]:
-    """All runs; those that ``out`` holds already are not made again.
+Results = Mapping[Trial, Outcome]
 
-    Args:
-        data: HDF5 file, or ``sample``.
-        out: file of JSON lines; it grows.
-        workers: counts of workers.
-        target: test accuracy.
-        passes: a run ends after so many.
-        rows: training samples, the first ones; None for all.
+
+def measure(setting: Setting, path: Path, workers: Sequence[int]) -> Results:
+    """All runs; those that ``path`` holds already are not made again.
+
+    Raises:
+        OtherStudy: it holds those of another setting.
     """
-    done = (
-        {(row["scheme"], row["workers"]): row for row in read_metrics(out)} if out.exists() else {}
-    )
-    with MetricsWriter(out) as writer:
-        for count in workers:
-            for scheme in SCHEMES:
-                if (scheme, count) not in done:
-                    course = _run(data, scheme, count, target, passes, rows)
-                    done[scheme, count] = vars(course)
-                    writer.write(vars(course))
-                    writer.flush()
-    return [Course(**row) for row in done.values()]
+    book = Book(path, setting, Trial, Outcome)
+    for trial in [Trial(count, scheme) for count in workers for scheme in SCHEMES]:
+        if trial not in book.results:
+            book.add(trial, _outcome(setting, trial))
+    book.close()
+    return book.results
 
 
-def _run(
-    data: str, scheme: str, workers: int, target: float, passes: int, rows: int | None
-) -> Course:
-    section = {
-        "name": f"{scheme}-{workers}",
-        "model": {"name": "lenet5"},
-        "data": {"path": data, "train_limit": rows},
-        "train": {"epochs": passes, "batch_size": 64},
-        "stop": {"test_accuracy": target},
-        "log": {"every_steps": 1 << 30, "timeline_events": 0},
-        "cluster": {"workers": workers},
-        "device": {"threads": 1},
-        **SCHEMES[scheme],
-    }
-    if scheme == "bsp":
-        section["optimizer"] = {**section["optimizer"], "lr": 0.02 * workers}
-    coordinator = simulate(job.Job.model_validate_json(json.dumps(section)), Several([]))
+def _outcome(setting: Setting, trial: Trial) -> Outcome:
+    coordinator = run(_job(setting, trial), Several([])).coordinator
     progress = coordinator.progress
     reached = progress.seconds_to_target is not None
-    return Course(
-        scheme,
-        workers,
-        progress.seconds_to_target,
-        coordinator.tickets.epoch if reached else None,
-        progress.test_accuracy or 0.0,
-    )
+    passes = coordinator.tickets.epoch if reached else None
+    return Outcome(progress.seconds_to_target, passes, progress.test_accuracy or 0.0)
 
 
-def table(courses: list[Course]) -> str:
+def _job(setting: Setting, trial: Trial) -> JobConfig[Scheme]:
+    sections = {
+        "name": f"{trial.scheme}-{trial.workers}",
+        "model": {"name": "lenet5"},
+        "data": {"path": str(resolve(setting.data)), "train_limit": setting.rows},
+        "train": {"epochs": setting.passes, "batch_size": 64},
+        "stop": {"test_accuracy": setting.target},
+        "log": {"every_steps": 1 << 30, "timeline_events": 0},
+        "cluster": {"workers": trial.workers},
+        "device": {"threads": 1},
+        **SCHEMES[trial.scheme],
+    }
+    if trial.scheme == "bsp":
+        rate = 0.02 * trial.workers
+        sections["optimizer"] = {"name": "SGD", "lr": rate, "momentum": 0.9}
+    config: JobConfig[Scheme] = job.Job.model_validate_json(json.dumps(sections))
+    return config
+
+
+def table(results: Results) -> str:
     """Markdown."""
     lines = ["| workers | scheme | seconds to the target | gradient passes | last accuracy |"]
     lines.append("|---|---|---|---|---|")
-    for c in sorted(courses, key=lambda c: (c.workers, c.scheme)):
-        seconds = "-" if c.seconds is None else f"{c.seconds:.1f}"
-        spent = "-" if c.passes is None else f"{c.passes:.1f}"
-        lines.append(
-            f"| {c.workers} | {c.scheme} | {seconds} | {spent} | {100 * c.accuracy:.2f} % |"
-        )
+    for trial, outcome in sorted(results.items()):
+        seconds = "-" if outcome.seconds is None else f"{outcome.seconds:.1f}"
+        passes = "-" if outcome.passes is None else f"{outcome.passes:.1f}"
+        accuracy = f"{100 * outcome.accuracy:.2f} %"
+        lines.append(f"| {trial.workers} | {trial.scheme} | {seconds} | {passes} | {accuracy} |")
     return "\n".join(lines) + "\n"
 
 
-def plot(courses: list[Course], path: Path) -> None:
-    """Time and passes against workers, logarithmic axes."""
+def plot(results: Results, stem: Path) -> list[Path]:
+    """Time and passes against workers, logarithmic axes; a run that did not arrive is left out."""
     with figure(2.8) as page:
         for axes, key, label in zip(
             page.subplots(1, 2),
@@ -134,14 +146,20 @@ def plot(courses: list[Course], path: Path) -> None:
             strict=True,
         ):
             for scheme, colour, marker in (("dane", BLUE, "o"), ("bsp", VERMILION, "s")):
-                found = sorted(c for c in courses if c.scheme == scheme and c.seconds is not None)
-                values = [getattr(c, key) for c in found]
+                found = [
+                    (t.workers, getattr(o, key))
+                    for t, o in sorted(results.items())
+                    if t.scheme == scheme and o.seconds is not None
+                ]
                 axes.plot(
-                    [c.workers for c in found], values, marker=marker, color=colour, label=scheme
+                    *zip(*found, strict=True) if found else ([], []),
+                    marker=marker,
+                    color=colour,
+                    label=scheme,
                 )
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
             axes.set_xlabel("workers")
             axes.set_ylabel(label)
             axes.legend()
-        save(page, path.with_suffix(""), (path.suffix.removeprefix("."),))
+        return save(page, stem, ("png",))

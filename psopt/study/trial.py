@@ -11,8 +11,7 @@ from typing import Any
 from psopt import job
 from psopt.config import JobConfig
 from psopt.data.layout import resolve
-from psopt.roles.coordinator import Coordinator
-from psopt.roles.display import Display, Several
+from psopt.roles.display import Several
 from psopt.schemes.base import Scheme
 from psopt.study.virtual import run
 
@@ -118,7 +117,7 @@ def run_trial(setting: Setting, trial: Trial, bound: float | None = None) -> Out
     """
     began = time.perf_counter()
     config = job_of(setting, trial, bound)
-    coordinator = simulate(config, Several([]))
+    coordinator = run(config, Several([])).coordinator
     progress, staleness = coordinator.progress, coordinator.journal.staleness
     applied = max(1, sum(staleness.values()))
     spent = coordinator.journal.worker_seconds.values()
@@ -134,11 +133,6 @@ def run_trial(setting: Setting, trial: Trial, bound: float | None = None) -> Out
         computing=computed / max(1e-9, sum(sum(times.values()) for times in spent)),
         wall=time.perf_counter() - began,
     )
-
-
-def simulate(config: JobConfig[Scheme], display: Display) -> Coordinator:
-    """Run ``config`` on its virtual cluster; the coordinator, after its run."""
-    return run(config, display).coordinator
 
 
 def job_of(setting: Setting, trial: Trial, bound: float | None = None) -> JobConfig[Scheme]:

@@ -177,7 +177,8 @@ def test_same_job_same_bits(name: str, tmp_path: Path) -> None:
 def test_more_workers_than_samples(name: str, tmp_path: Path) -> None:
     config = job_of(name, tiny(tmp_path, rows=3), train={"epochs": 2, "batch_size": 1})
     done = train(config, tmp_path / "run", workers=7)
-    assert done.reason == end(name)
+    exact = name == "giant"  # it fits three samples within the epochs, to a gradient of zero
+    assert done.reason == ("converged (gradient)" if exact else end(name))
     if by_tickets(name):
         assert sorted(done.applied) == every_ticket(config, 3)
 
