@@ -15,7 +15,6 @@ at z, which ADMM itself does not need, is measured by one more, of losses alone.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass as state
 from typing import Annotated, Any, Literal
@@ -26,10 +25,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from psopt.crew.base import LocalSolve, Lost, Shard, Tally, WorkerLost, deal
-from psopt.optim.inner import dot
-from psopt.schemes.base import SECTION, Context, Diverged
+from psopt.schemes.base import SECTION, Context
 from psopt.schemes.local import LocalConfig, Positive, Solving
-from psopt.schemes.shards import ShardScheme, ShardState
+from psopt.schemes.shards import ShardScheme, ShardState, account, check_solutions
 
 
 @state
@@ -72,8 +70,6 @@ class Admm(ShardScheme):
         new = total.mul_(self.rho / (self.rho + context.l2))
         for x, u in zip(points, state.duals, strict=True):
             u.add_(x).sub_(new)
-        if not math.isfinite(dot(new, new)):
-            raise Diverged(f"a local solution is not finite in round {state.round + 1}")
         context.place(new)
         return self.observe(context, state), {}
 
@@ -92,7 +88,13 @@ class Admm(ShardScheme):
                 anchors[server.version] = k, anchor
                 crew.publish(server.version, (anchor, *server.vectors[1:]))
                 task = LocalSolve(
-                    server.version, parts[k][0], 1.0, self.local.method, mu=self.rho, penalty=False
+                    server.version,
+                    parts[k][0],
+                    1.0,
+                    self.local.method,
+                    mu=self.rho,
+                    penalty=False,
+                    turn=state.round,
                 )
                 crew.submit(worker, task)
         points: dict[int, Tensor] = {}
@@ -101,8 +103,9 @@ class Admm(ShardScheme):
             if isinstance(event, Lost):
                 raise WorkerLost(f"worker {event.worker} is gone in a synchronous round")
             k, anchor = anchors[event.task.version]
+            account(context, [event])
+            check_solutions([event])
             points[k] = anchor + event.result.vectors[0]
-            context.tickets.spend(sum(tally.count for tally in event.result.tallies))
         for version in anchors:
             crew.retire(version)
         return [points[k] for k in range(len(parts))]

@@ -56,9 +56,6 @@ class Aide(DaneScheme):
     rounds: Annotated[
         int, Field(ge=1, description="Rounds of Inexact DANE between two changes of y")
     ] = 1
-    safeguard: Annotated[
-        Literal[False], Field(description="AIDE's rounds need not lower F: there is no safeguard")
-    ] = False
     local: Solving = LocalConfig(gamma=0.3, passes=6)
 
     def init(self, context: Context) -> AideState:
@@ -72,7 +69,7 @@ class Aide(DaneScheme):
         if state.center is None:
             state.center, state.last = w.clone(), w.clone()
         pulled = state.gradient + (w - state.center) * self.tau
-        way, _ = self.way(context, state, pulled)
+        way = self.way(context, state, pulled)
         context.place(w + way)
         tally = self.measure(context, state)
         state.inner += 1

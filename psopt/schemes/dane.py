@@ -25,6 +25,7 @@ Jiang, Rodomanov & Stich, 2024). Such a run ends where <g, p> is hidden by the r
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass as state
 from typing import Annotated, Any, Literal
@@ -58,7 +59,7 @@ class DaneState(ShardState):
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
 class DaneScheme(GradientScheme):
-    """DANE and its inexact form."""
+    """DANE and its kin: the mean way to the solutions of local problems."""
 
     eta: Annotated[Positive, Field(description="eta: factor on the global gradient (no unit)")] = (
         1.0
@@ -67,25 +68,13 @@ class DaneScheme(GradientScheme):
         NotNegative,
         Field(description="mu: weight of the proximal term, in units of the objective's curvature"),
     ] = 0.0
-    safeguard: Annotated[
-        bool,
-        Field(description="Accept a round only where the objective falls enough; else a larger mu"),
-    ] = False
 
     def init(self, context: Context) -> DaneState:
         """Nothing is measured yet."""
         context.publish()
         return DaneState(self.number(context), proximal=self.mu)
 
-    def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]] | None:
-        """One round, measured at its end."""
-        done = (self._guarded if self.safeguard else self._plain)(context, state)
-        if done is None:
-            return None
-        tally, mu = done
-        return tally, {"mu": mu, "gradient_norm": state.norm}
-
-    def way(self, context: Context, state: DaneState, gradient: Tensor) -> tuple[Tensor, Tally]:
+    def way(self, context: Context, state: DaneState, gradient: Tensor) -> Tensor:
         """The mean way, w_i - w_t, for the global gradient ``gradient`` (n,)."""
         context.lend(direction=gradient)
         version = context.server.version
@@ -104,12 +93,28 @@ class DaneScheme(GradientScheme):
         ]
         return descend(context, tasks)
 
+
+@dataclass(frozen=True, config=SECTION, kw_only=True)
+class GuardedDane(DaneScheme):
+    """DANE's rounds, with or without the safeguard."""
+
+    safeguard: Annotated[
+        bool,
+        Field(description="Accept a round only where the objective falls enough; else a larger mu"),
+    ] = False
+
+    def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]] | None:
+        """One round, measured at its end."""
+        done = (self._guarded if self.safeguard else self._plain)(context, state)
+        if done is None:
+            return None
+        tally, mu = done
+        return tally, {"mu": mu, "gradient_norm": state.norm}
+
     def _plain(self, context: Context, state: DaneState) -> tuple[Tally, float]:
         """A round as it comes; the tally at its end, and its mu."""
         assert state.gradient is not None
-        way, found = self.way(context, state, state.gradient)
-        if not found.finite:
-            raise Diverged(f"a local solution is not finite in round {state.round + 1}")
+        way = self.way(context, state, state.gradient)
         context.place(context.server.vectors[0] + way)
         return self.measure(context, state), state.proximal
 
@@ -121,18 +126,20 @@ class DaneScheme(GradientScheme):
         assert gradient is not None
         hidden = torch.finfo(start.dtype).eps * abs(objective)
         for _ in range(_REJECTIONS):
-            way, found = self.way(context, state, gradient)
-            slope = dot(gradient, way)
-            if found.finite and -hidden <= slope <= 0.0:
+            slope, length = math.nan, 0.0
+            with contextlib.suppress(Diverged):  # a larger mu may have a solution that is finite
+                way = self.way(context, state, gradient)
+                slope, length = dot(gradient, way), norm(way)
+            if -hidden <= slope <= 0.0:
                 state.over = (
                     "precision limit: rounding hides what a round would lower the objective"
                 )
                 return None
-            if found.finite and slope < 0.0:
+            if slope < 0.0:
                 accepted = self._backtrack(context, state, start, way, objective, slope)
                 if accepted is not None:
                     return accepted
-            state.proximal = 2 * state.proximal or self._first_mu(context, gradient, way)
+            state.proximal = 2 * state.proximal or self._first_mu(context, gradient, length)
             context.place(start)
             state.measured, state.gradient, state.base = objective, gradient, base
         state.over = "no descent: the safeguard rejected every round"
@@ -160,16 +167,16 @@ class DaneScheme(GradientScheme):
                 return tally, mu
         return None
 
-    def _first_mu(self, context: Context, gradient: Tensor, way: Tensor) -> float:
+    def _first_mu(self, context: Context, gradient: Tensor, length: float) -> float:
         """A weight to begin with where none is configured: a tenth of the curvature that the way assumes."""
-        curvature = norm(gradient) / norm(way) if norm(way) > 0.0 else math.inf
+        curvature = norm(gradient) / length if length > 0.0 else math.inf
         return (
             0.1 * curvature if math.isfinite(curvature) and curvature > 0.0 else context.l2 or 1e-3
         )
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
-class Dane(DaneScheme):
+class Dane(GuardedDane):
     """Distributed approximate Newton rounds."""
 
     name: Annotated[Literal["dane"], Field(description="Chooses this scheme.")]

@@ -64,10 +64,12 @@ class Giant(GradientScheme):
         context.lend(direction=gradient)
         version = context.server.version
         tasks = [
-            LocalSolve(version, shard, share, self.local.method, base=state.base, eta=1.0)
+            LocalSolve(
+                version, shard, share, self.local.method, base=state.base, eta=1.0, turn=state.round
+            )
             for shard, share in self.parts(context, state)
         ]
-        return descend(context, tasks)[0]
+        return descend(context, tasks)
 
     def _choose(
         self, context: Context, state: ShardState, way: Tensor, slope: float, objective: float

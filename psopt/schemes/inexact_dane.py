@@ -12,12 +12,12 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from psopt.schemes.base import SECTION
-from psopt.schemes.dane import DaneScheme
+from psopt.schemes.dane import GuardedDane
 from psopt.schemes.local import LocalConfig, Solving
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
-class InexactDane(DaneScheme):
+class InexactDane(GuardedDane):
     """DANE on a small budget of local passes."""
 
     name: Annotated[Literal["inexact_dane"], Field(description="Chooses this scheme.")]

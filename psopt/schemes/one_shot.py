@@ -51,4 +51,4 @@ class OneShot(ShardScheme):
             LocalSolve(version, shard, share, self.local.method, part=part)
             for shard, share in self.parts(context, state)
         ]
-        return descend(context, tasks)[0]
+        return descend(context, tasks)

@@ -235,11 +235,31 @@ def account(context: Context, replies: Sequence[Reply]) -> Tally:
     )
 
 
-def descend(context: Context, tasks: Sequence[LocalSolve]) -> tuple[Tensor, Tally]:
-    """The weighted sum of the ways of local solves, (n,), in task order."""
+def check_solutions(replies: Sequence[Reply]) -> None:
+    """See whether the local solutions are fit to be used.
+
+    Raises:
+        Diverged: one is not finite.
+    """
+    for reply in replies:
+        task = reply.task
+        if isinstance(task, LocalSolve) and not reply.result.tallies[0].finite:
+            raise Diverged(
+                f"shard {task.shard.index}: a local solution is not finite in round {task.turn + 1}"
+            )
+
+
+def descend(context: Context, tasks: Sequence[LocalSolve]) -> Tensor:
+    """The weighted sum of the ways of local solves, (n,), in task order.
+
+    Raises:
+        Diverged: a local solution is not finite.
+    """
     total = torch.empty_like(context.server.vectors[0])
-    tally = account(context, context.crew.reduce(tasks, (total,)))
-    return total, tally
+    replies = context.crew.reduce(tasks, (total,))
+    account(context, replies)
+    check_solutions(replies)
+    return total
 
 
 def probe(
