@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from psopt.models.zoo import build_model, check_kwargs
 from psopt.optim.first_order import FirstOrder
 from psopt.replica.replica import Replica
 from psopt.replica.spans import SpanLog
-from psopt.schemes import AnyScheme
+from psopt.schemes import SCHEMES, AnyScheme
 from psopt.schemes.base import Scheme
 from psopt.schemes.wasp import Wasp
 
@@ -42,8 +42,8 @@ def load(path: Path, overrides: Sequence[str] = ()) -> JobConfig[Scheme]:
     Raises:
         ConfigError: everything that is wrong with it.
     """
-    checks = (check_options, check_optimizer, check_objective, check_wasp)
-    config: JobConfig[Scheme] = load_job(path, Job, overrides, checks)
+    checks = (check_options, check_objective, check_wasp)
+    config: JobConfig[Scheme] = load_job(path, Job, overrides, checks, (check_optimizer,))
     data = config.data.model_copy(update={"path": _absolute(config.data.path)})
     return config.model_copy(update={"data": data})
 
@@ -60,13 +60,16 @@ def check_options(config: JobConfig[Scheme]) -> Iterator[Problem]:
             yield from (Problem((section, "kwargs"), message) for message in problems)
 
 
-def check_optimizer(config: JobConfig[Scheme]) -> Iterator[Problem]:
-    """A scheme whose server steps by an optimizer, and none is given."""
-    if config.optimizer is None and config.scheme.needs_optimizer:
+def check_optimizer(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """No optimizer, and the scheme's server steps by one: asked of values not checked yet."""
+    section = values.get("scheme")
+    name = section.get("name") if isinstance(section, dict) else None
+    scheme = SCHEMES.get(name) if isinstance(name, str) else None
+    if scheme is not None and scheme.needs_optimizer and values.get("optimizer") is None:
         yield Problem(
             (),
-            f"required key 'optimizer' is missing: scheme {config.scheme.name} takes its steps by "
-            "one, such as {name: SGD, lr: 0.02}",
+            f"required key 'optimizer' is missing: scheme {name} takes its steps by one, such as "
+            "{name: SGD, lr: 0.02}",
         )
 
 
