@@ -10,7 +10,8 @@ import pytest
 
 from psopt.data.plan import TicketBook
 from psopt.record import CheckpointStore, RunDirectory, read_metrics
-from tests.training import configured, job_file, psopt, tiny, train
+from tests.mpi.ranks import launcher, module, run
+from tests.training import configured, job_file, tiny, train
 
 pytestmark = pytest.mark.mpi
 
@@ -38,11 +39,11 @@ class Victim:
         """Start or resume; what it printed. It dies if it is asked to, and else completes."""
         self.attempts += 1
         what = ["--resume", self.run] if self.attempts > 1 else [self.path, "--out", self.run]
+        start = module if self.attempts > 1 else launcher
         died = self.folder / f"died-{self.attempts}"
         environment = {"DIE_AT": die_at, "DIED": str(died)}
-        done = psopt("run", *what, "-n", workers + 1, **environment)
-        said = f"{done.stdout}\n{done.stderr}"
-        assert (done.returncode != 0) == bool(die_at), said
+        status, said = run([*start(workers + 1), *what], self.folder, environment=environment)
+        assert (status != 0) == bool(die_at), said
         assert died.exists() == bool(die_at), said
         return said
 
