@@ -35,7 +35,11 @@ class Ended:
 
 
 def run(config: JobConfig[Scheme], display: Display) -> Ended:
-    """Run ``config`` on its virtual cluster."""
+    """Run ``config`` on its virtual cluster, with one CPU thread where it does not say how many.
+
+    Threads show in the last bits, and a study is one of several processes that share the cores.
+    """
+    job.set_threads(config.device.threads, 1)
     parts, replica = job.assemble(config), job.assemble(config).replica()
     with tempfile.TemporaryDirectory(prefix="psopt-study-") as folder:
         path = Path(folder)

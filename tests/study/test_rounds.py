@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from psopt.study import rounds
 from psopt.study.book import OtherStudy
@@ -15,7 +16,9 @@ QUICK = Setting("sample", rows=512, target=0.3, passes=12)
 
 def test_a_study_and_going_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "results.jsonl"
+    torch.set_num_threads(2)
     first = dict(measure(QUICK, path, [2]))
+    assert torch.get_num_threads() == 1  # the job's
     assert first.keys() == {Trial(2, "dane"), Trial(2, "bsp")}
     for outcome in first.values():
         assert outcome.seconds is not None

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from psopt import job
 from psopt.record import write_atomic
 from psopt.study.book import Book
 from psopt.study.convex.logistic import (
@@ -70,7 +69,6 @@ def make(
         solve: finds the optima.
         say: is told of every result.
     """
-    job.set_threads(1, 1)
     out.mkdir(parents=True, exist_ok=True)
     data = digits(mnist, study.setting, out / "digits.h5")
     optima = Book(out / "optima.jsonl", study.setting, Penalty, Optimum)

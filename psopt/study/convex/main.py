@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from psopt import job
 from psopt.record import write_atomic
 from psopt.study.book import Book
 from psopt.study.convex.plan import Study, next_trial
@@ -22,7 +21,6 @@ def make(study: Study, out: Path, say: Callable[[str], None] = print) -> str:
             missing. The tables are written anew after every run.
         say: is told of every result.
     """
-    job.set_threads(1, 1)
     out.mkdir(parents=True, exist_ok=True)
     book = Book(out / "results.jsonl", study.setting, Trial, Outcome)
     try:
