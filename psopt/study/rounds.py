@@ -3,13 +3,14 @@
 Both run on the virtual cluster with the same computing times and network. A gradient pass is one
 gradient of every training sample, wherever it was computed: DANE's local passes count like those of
 its global gradients. Evaluation of the test set costs neither.
-BSP's learning rate grows with the workers, whose batches make one round (Goyal et al., 2017); DANE's
-settings are the same for all.
+The batches of all workers make one round of BSP: its learning rate grows with their number (Goyal et
+al., 2017) or with its square root, whichever arrives first. DANE's settings are the same for all.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 from psopt import job
 from psopt.config import JobConfig
 from psopt.data.layout import resolve
-from psopt.report.style import BLUE, VERMILION, figure, save
+from psopt.report.style import figure, line_style, logarithmic, save
 from psopt.roles.display import Several
 from psopt.schemes.base import Scheme
 from psopt.study.book import Book
@@ -29,7 +30,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
         "scheme": {
             "name": "dane",
             "safeguard": True,
-            "local": {"solver": "sgd", "lr": 0.1, "passes": 2},
+            "local": {"solver": "sgd", "passes": 2},
         },
         "evaluate": {"every_steps": 1},
     },
@@ -59,10 +60,17 @@ class Setting:
 
 @dataclass(frozen=True, order=True)
 class Trial:
-    """One run, with a shard or slot a worker."""
+    """One run, with a shard or slot a worker.
+
+    Attributes:
+        workers: how many.
+        scheme: ``dane`` or ``bsp``.
+        rate: learning rate, of DANE's local solver or of BSP's SGD.
+    """
 
     workers: int
     scheme: str
+    rate: float
 
 
 @dataclass(frozen=True)
@@ -90,11 +98,34 @@ def measure(setting: Setting, path: Path, workers: Sequence[int]) -> Results:
         OtherStudy: it holds those of another setting.
     """
     book = Book(path, setting, Trial, Outcome)
-    for trial in [Trial(count, scheme) for count in workers for scheme in SCHEMES]:
-        if trial not in book.results:
-            book.add(trial, _outcome(setting, trial))
+    for count in workers:
+        for scheme in SCHEMES:
+            for rate in _rates(scheme, count):
+                trial = Trial(count, scheme, rate)
+                if trial not in book.results:
+                    book.add(trial, _outcome(setting, trial))
     book.close()
     return book.results
+
+
+def best(results: Results) -> Results:
+    """For each scheme and number of workers the run that arrived first."""
+    found: dict[tuple[int, str], Trial] = {}
+    for trial, outcome in sorted(results.items()):
+        before = found.setdefault((trial.workers, trial.scheme), trial)
+        if _order(outcome) < _order(results[before]):
+            found[trial.workers, trial.scheme] = trial
+    return {trial: results[trial] for trial in sorted(found.values())}
+
+
+def _order(outcome: Outcome) -> float:
+    return math.inf if outcome.seconds is None else outcome.seconds
+
+
+def _rates(scheme: str, workers: int) -> list[float]:
+    if scheme == "dane":
+        return [0.1]
+    return sorted({0.02 * workers, round(0.02 * math.sqrt(workers), 4)})
 
 
 def _outcome(setting: Setting, trial: Trial) -> Outcome:
@@ -106,6 +137,7 @@ def _outcome(setting: Setting, trial: Trial) -> Outcome:
 
 
 def _job(setting: Setting, trial: Trial) -> JobConfig[Scheme]:
+    chosen = SCHEMES[trial.scheme]
     sections = {
         "name": f"{trial.scheme}-{trial.workers}",
         "model": {"name": "lenet5"},
@@ -115,29 +147,36 @@ def _job(setting: Setting, trial: Trial) -> JobConfig[Scheme]:
         "log": {"every_steps": 1 << 30, "timeline_events": 0},
         "cluster": {"workers": trial.workers},
         "device": {"threads": 1},
-        **SCHEMES[trial.scheme],
+        **chosen,
     }
     if trial.scheme == "bsp":
-        rate = 0.02 * trial.workers
-        sections["optimizer"] = {"name": "SGD", "lr": rate, "momentum": 0.9}
+        sections["optimizer"] = {"name": "SGD", "lr": trial.rate, "momentum": 0.9}
+    else:
+        local = {**chosen["scheme"]["local"], "lr": trial.rate}
+        sections["scheme"] = {**chosen["scheme"], "local": local}
     config: JobConfig[Scheme] = job.Job.model_validate_json(json.dumps(sections))
     return config
 
 
 def table(results: Results) -> str:
-    """Markdown."""
-    lines = ["| workers | scheme | seconds to the target | gradient passes | last accuracy |"]
-    lines.append("|---|---|---|---|---|")
+    """Markdown: all runs."""
+    lines = [
+        "| workers | scheme | learning rate | seconds to the target | gradient passes | accuracy |"
+    ]
+    lines.append("|---:|---|---:|---:|---:|---:|")
     for trial, outcome in sorted(results.items()):
         seconds = "-" if outcome.seconds is None else f"{outcome.seconds:.1f}"
         passes = "-" if outcome.passes is None else f"{outcome.passes:.1f}"
         accuracy = f"{100 * outcome.accuracy:.2f} %"
-        lines.append(f"| {trial.workers} | {trial.scheme} | {seconds} | {passes} | {accuracy} |")
+        who = f"{trial.workers} | {trial.scheme} | {trial.rate:g}"
+        lines.append(f"| {who} | {seconds} | {passes} | {accuracy} |")
     return "\n".join(lines) + "\n"
 
 
 def plot(results: Results, stem: Path) -> list[Path]:
-    """Time and passes against workers, logarithmic axes; a run that did not arrive is left out."""
+    """Time and passes of the best runs against workers; a run that did not arrive is left out."""
+    shown = {t: o for t, o in best(results).items() if o.seconds is not None}
+    workers = sorted({trial.workers for trial in results})
     with figure(2.8) as page:
         for axes, key, label in zip(
             page.subplots(1, 2),
@@ -145,20 +184,14 @@ def plot(results: Results, stem: Path) -> list[Path]:
             ("virtual seconds to the target", "gradient passes to the target"),
             strict=True,
         ):
-            for scheme, colour, marker in (("dane", BLUE, "o"), ("bsp", VERMILION, "s")):
-                found = [
-                    (t.workers, getattr(o, key))
-                    for t, o in sorted(results.items())
-                    if t.scheme == scheme and o.seconds is not None
-                ]
-                axes.plot(
-                    *zip(*found, strict=True) if found else ([], []),
-                    marker=marker,
-                    color=colour,
-                    label=scheme,
-                )
+            values = [getattr(outcome, key) for outcome in shown.values()]
+            logarithmic([axes], min(values), max(values))
             axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
+            for index, scheme in enumerate(SCHEMES):
+                found = {t.workers: getattr(o, key) for t, o in shown.items() if t.scheme == scheme}
+                style = line_style(index, len(found))
+                axes.plot([*found], [*found.values()], label=scheme, **style)
+            axes.set_xticks(workers, [str(count) for count in workers])
             axes.set_xlabel("workers")
             axes.set_ylabel(label)
             axes.legend()
