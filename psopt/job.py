@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import ValidationInfo, field_validator
 
 from psopt.config import JobConfig, OptimizerConfig, Problem, load_job
 from psopt.data.dataset import Dataset, open_dataset
@@ -21,12 +21,27 @@ from psopt.models.zoo import build_model, check_kwargs
 from psopt.optim.first_order import FirstOrder
 from psopt.replica.replica import Replica
 from psopt.replica.spans import SpanLog
-from psopt.schemes import SCHEMES, AnyScheme
+from psopt.schemes import AnyScheme
 from psopt.schemes.base import Scheme
 from psopt.schemes.wasp import Wasp
 
-Job: Any = JobConfig[AnyScheme]
-"""The type of a job file."""
+
+class Job(JobConfig[AnyScheme]):
+    """One training job of psopt: everything that decides its result, and how it is run."""
+
+    @field_validator("optimizer")
+    @classmethod
+    def _where_needed(
+        cls, optimizer: OptimizerConfig | None, info: ValidationInfo
+    ) -> OptimizerConfig | None:
+        scheme = info.data.get("scheme")  # None where it is not valid itself
+        if optimizer is None and scheme is not None and scheme.needs_optimizer:
+            raise ValueError(
+                f"required key 'optimizer' is missing: scheme {scheme.name} takes its steps by one, "
+                "such as {name: SGD, lr: 0.02}"
+            )
+        return optimizer
+
 
 _NO_OPTIMIZER = OptimizerConfig(name="SGD", lr=1.0)  # of a server that is never stepped by one
 
@@ -43,7 +58,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> JobConfig[Scheme]:
         ConfigError: everything that is wrong with it.
     """
     checks = (check_options, check_objective, check_wasp)
-    config: JobConfig[Scheme] = load_job(path, Job, overrides, checks, (check_optimizer,))
+    config: JobConfig[Scheme] = load_job(path, Job, overrides, checks)
     data = config.data.model_copy(update={"path": _absolute(config.data.path)})
     return config.model_copy(update={"data": data})
 
@@ -58,19 +73,6 @@ def check_options(config: JobConfig[Scheme]) -> Iterator[Problem]:
             yield Problem((section, "factory" if chosen.factory else "name"), str(error))
         else:
             yield from (Problem((section, "kwargs"), message) for message in problems)
-
-
-def check_optimizer(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """No optimizer, and the scheme's server steps by one: asked of values not checked yet."""
-    section = values.get("scheme")
-    name = section.get("name") if isinstance(section, dict) else None
-    scheme = SCHEMES.get(name) if isinstance(name, str) else None
-    if scheme is not None and scheme.needs_optimizer and values.get("optimizer") is None:
-        yield Problem(
-            (),
-            f"required key 'optimizer' is missing: scheme {name} takes its steps by one, such as "
-            "{name: SGD, lr: 0.02}",
-        )
 
 
 def check_objective(config: JobConfig[Scheme]) -> Iterator[Problem]:

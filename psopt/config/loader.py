@@ -33,7 +33,6 @@ def load_job(
     model: type[JobT],
     overrides: Sequence[str] = (),
     checks: Sequence[Check] = (),
-    value_checks: Sequence[Check] = (),
 ) -> JobT:
     """Load a job file.
 
@@ -42,7 +41,6 @@ def load_job(
         model: `JobConfig` with the union of the schemes, discriminated by `name`.
         overrides: changes "key.key=value", as given to `--set`, made in order.
         checks: further checks of a valid configuration; they return problems.
-        value_checks: checks of the bare values, a dict, made whether or not the rest is valid.
 
     Returns:
         The configuration, complete with defaults.
@@ -59,8 +57,6 @@ def load_job(
     problems += [fault for change in changes if (fault := apply(root, change))]
     config, faults = _validate(root, model)
     problems += faults
-    values = value_of(root)
-    problems += [_locate_problem(root, fault) for check in value_checks for fault in check(values)]
     problems += _not_numbers(root, {problem.place for problem in problems})
     if config is not None:
         problems += [_locate_problem(root, fault) for check in checks for fault in check(config)]

@@ -192,6 +192,7 @@ class JobConfig(Section, Generic[SchemeT]):
     scheme: SchemeT = Field(description="The parallel optimisation method, by its `name`.")
     optimizer: OptimizerConfig | None = Field(
         default=None,
+        validate_default=True,  # whether it may be missing is for the scheme to say
         description="The update rule of the server; schemes that bring their own do without one.",
     )
     scheduler: SchedulerConfig | None = Field(

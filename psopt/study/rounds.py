@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from psopt import job
 from psopt.config import JobConfig
@@ -25,20 +24,7 @@ from psopt.schemes.base import Scheme
 from psopt.study.book import Book
 from psopt.study.virtual import run
 
-SCHEMES: dict[str, dict[str, Any]] = {
-    "dane": {
-        "scheme": {
-            "name": "dane",
-            "safeguard": True,
-            "local": {"solver": "sgd", "passes": 2},
-        },
-        "evaluate": {"every_steps": 1},
-    },
-    "bsp": {
-        "scheme": {"name": "bsp"},
-        "evaluate": {"every_epochs": 1},
-    },
-}
+SCHEMES = ("dane", "bsp")
 
 
 @dataclass(frozen=True)
@@ -98,28 +84,24 @@ def measure(setting: Setting, path: Path, workers: Sequence[int]) -> Results:
         OtherStudy: it holds those of another setting.
     """
     book = Book(path, setting, Trial, Outcome)
-    for count in workers:
-        for scheme in SCHEMES:
-            for rate in _rates(scheme, count):
-                trial = Trial(count, scheme, rate)
-                if trial not in book.results:
-                    book.add(trial, _outcome(setting, trial))
+    for trial in [Trial(n, s, rate) for n in workers for s in SCHEMES for rate in _rates(s, n)]:
+        if trial not in book.results:
+            book.add(trial, _outcome(setting, trial))
     book.close()
     return book.results
 
 
 def best(results: Results) -> Results:
     """For each scheme and number of workers the run that arrived first."""
+
+    def arrival(trial: Trial) -> float:
+        seconds = results[trial].seconds
+        return math.inf if seconds is None else seconds
+
     found: dict[tuple[int, str], Trial] = {}
-    for trial, outcome in sorted(results.items()):
-        before = found.setdefault((trial.workers, trial.scheme), trial)
-        if _order(outcome) < _order(results[before]):
-            found[trial.workers, trial.scheme] = trial
+    for trial in sorted(results, key=arrival):
+        found.setdefault((trial.workers, trial.scheme), trial)
     return {trial: results[trial] for trial in sorted(found.values())}
-
-
-def _order(outcome: Outcome) -> float:
-    return math.inf if outcome.seconds is None else outcome.seconds
 
 
 def _rates(scheme: str, workers: int) -> list[float]:
@@ -137,7 +119,6 @@ def _outcome(setting: Setting, trial: Trial) -> Outcome:
 
 
 def _job(setting: Setting, trial: Trial) -> JobConfig[Scheme]:
-    chosen = SCHEMES[trial.scheme]
     sections = {
         "name": f"{trial.scheme}-{trial.workers}",
         "model": {"name": "lenet5"},
@@ -147,13 +128,15 @@ def _job(setting: Setting, trial: Trial) -> JobConfig[Scheme]:
         "log": {"every_steps": 1 << 30, "timeline_events": 0},
         "cluster": {"workers": trial.workers},
         "device": {"threads": 1},
-        **chosen,
     }
-    if trial.scheme == "bsp":
-        sections["optimizer"] = {"name": "SGD", "lr": trial.rate, "momentum": 0.9}
+    if trial.scheme == "dane":
+        local = {"solver": "sgd", "lr": trial.rate, "passes": 2}
+        sections["scheme"] = {"name": "dane", "safeguard": True, "local": local}
+        sections["evaluate"] = {"every_steps": 1}
     else:
-        local = {**chosen["scheme"]["local"], "lr": trial.rate}
-        sections["scheme"] = {**chosen["scheme"], "local": local}
+        sections["scheme"] = {"name": "bsp"}
+        sections["optimizer"] = {"name": "SGD", "lr": trial.rate, "momentum": 0.9}
+        sections["evaluate"] = {"every_epochs": 1}
     config: JobConfig[Scheme] = job.Job.model_validate_json(json.dumps(sections))
     return config
 

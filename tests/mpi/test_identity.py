@@ -90,16 +90,14 @@ SLICED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "crews"), [("sandblaster", (1, 2, 4)), ("lbfgs_static", (3,))], ids=str
-)
-def test_slices(name: str, crews: tuple[int, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["sandblaster", "lbfgs_static"])
+def test_slices(name: str, tmp_path: Path) -> None:
     """Any number of workers, real and virtual, and either way of dealing."""
     data = tiny(tmp_path, rows=42)
     scheme = {"name": name}
     virtual = train(configured(data, scheme={"name": "sandblaster"}, **SLICED), tmp_path / "sim")
     path = job_file(tmp_path, data, scheme=scheme, **SLICED)
-    for workers in crews:
+    for workers in (1, 2, 4):
         real = summary(path, tmp_path / f"run{workers}", workers)
         assert real["parameters_sha256"] == virtual.sha
         assert real["test_loss"] == virtual.coordinator.progress.test_loss
@@ -124,7 +122,7 @@ def test_emulated_stragglers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(SCHEMES))
 def test_every_scheme(name: str, tmp_path: Path) -> None:
-    """Two workers: every sample counts once an epoch, and each rank has its lane.
+    """Three workers: every sample counts once an epoch, and each rank has its lane.
 
     As if the launcher said that there is a terminal: a bar on the screen, and plain lines in the log.
     """
@@ -137,7 +135,7 @@ def test_every_scheme(name: str, tmp_path: Path) -> None:
         **PLAIN,
     )
     folder = tmp_path / "run"
-    found = summary(path, folder, 2, PSOPT_TERMINAL="100")
+    found = summary(path, folder, 3, PSOPT_TERMINAL="100")
     by_tickets = SCHEMES[name].needs_optimizer
     if by_tickets:
         assert found["samples"] == epochs * rows
@@ -149,15 +147,15 @@ def test_every_scheme(name: str, tmp_path: Path) -> None:
     assert all(0 < row["weight"] <= 1 for row in steps)
     if name == "wasp":
         assert all(row["weight"] == 1 / (1 + row["staleness"]) for row in steps)
-    assert [entry["worker"] for entry in found["worker_seconds"]] == [0, 1]
+    assert [entry["worker"] for entry in found["worker_seconds"]] == [0, 1, 2]
     for entry in found["worker_seconds"]:
         assert entry["compute"] > 0
         assert min(entry["wait"], entry["communication"]) >= 0
     spans = [event for event in read_timeline(folder / "timeline.json") if event["ph"] == "X"]
-    kinds = {rank: {e["name"] for e in spans if e["tid"] == rank} for rank in range(3)}
+    kinds = {rank: {e["name"] for e in spans if e["tid"] == rank} for rank in range(4)}
     assert {"evaluate", "wait", "checkpoint"} <= kinds[0]
     assert "update" in kinds[0] or not by_tickets
-    assert all("compute" in kinds[rank] for rank in (1, 2))
+    assert all("compute" in kinds[rank] for rank in (1, 2, 3))
     assert not re.search(r"[^\x20-\x7e\n]", (folder / "log.txt").read_text())
     printed = found["printed"]
     assert "\x1b[" in printed
