@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,11 @@ from psopt.record import (
 )
 from psopt.schemes.base import Scheme
 
+_PROBLEM = ("model", "data", "loss")
+"""Sections that a resumed run may not change, but for some keys."""
+
 _FREE = {"data.path", "data.cache_bytes", "data.test_limit"}
-"""Keys of the problem that a resumed run may change."""
+"""Those keys."""
 
 
 class Refused(ValueError):  # noqa: N818 - reads as what happened
@@ -124,10 +126,15 @@ class Request:
                 f"{run.path}: a resumed run goes on with the optimizer and the schedule of its "
                 "checkpoint; leave them as they are, or start a new run"
             )
-        if changed := list(_changes(saved, config)):
+        if changed := _other_problem(saved, config):
             raise Refused(
                 f"{run.path}: {'; '.join(changed)}; a resumed run is of the same problem; leave "
                 "it as it was, or start a new run"
+            )
+        if self._last_attempt().get("data") not in (None, parts.data.train.fingerprint()):
+            raise Refused(
+                f"{parts.data.path}: its training samples are not those that {run.path} was started "
+                "with; give it the same data set, or start a new run"
             )
         skipped: list[str] = []
         store = CheckpointStore(run.checkpoints, config.checkpoint.keep, skipped.append)
@@ -138,9 +145,9 @@ class Request:
         if run.metrics_path.exists():
             read_metrics(run.metrics_path)
         if latest is None:
-            return Prepared(config, run, parts, hold, resumed=True)
+            return Prepared(config, run, parts, hold, saved)
         precheck.check_checkpoint(parts, latest[1])
-        return Prepared(config, run, parts, hold, True, latest[1], tuple(skipped))
+        return Prepared(config, run, parts, hold, saved, latest[1], tuple(skipped))
 
     def _previous(self) -> RunDirectory:
         assert self.resume is not None
@@ -159,20 +166,35 @@ class Request:
         return attempts[-1] if attempts else {}
 
 
-def _changes(saved: JobConfig[Scheme], config: JobConfig[Scheme]) -> Iterator[str]:
-    """What makes the run of ``saved`` another one, as ``key is now, and was before``.
+def changes(before: JobConfig[Scheme], now: JobConfig[Scheme]) -> dict[str, tuple[Any, Any]]:
+    """Old and new value of every key, such as ``train.epochs``, that differs."""
+    old, new = _values(before), _values(now)
+    keys = [*old, *(key for key in new if key not in old)]
+    return {key: (old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)}
+
+
+def _values(config: JobConfig[Scheme]) -> dict[str, Any]:
+    """Values by their keys, two levels deep."""
+    found: dict[str, Any] = {}
+    for key, value in config.model_dump().items():
+        if isinstance(value, dict):
+            found |= {f"{key}.{name}": each for name, each in value.items()}
+        else:
+            found[key] = value
+    return found
+
+
+def _other_problem(before: JobConfig[Scheme], now: JobConfig[Scheme]) -> list[str]:
+    """What makes the run of ``before`` another one, as ``key is now, and was before``.
 
     A data set may have moved, so its path may change; seed, rows and batch size are the
     checkpoint's to know.
     """
-    if saved.scheme.name != config.scheme.name:
-        yield f"scheme.name is {config.scheme.name!r}, and was {saved.scheme.name!r}"
-    for section in ("model", "loss", "data"):
-        before, now = getattr(saved, section), getattr(config, section)
-        for key in type(now).model_fields:
-            old, new = getattr(before, key), getattr(now, key)
-            if old != new and f"{section}.{key}" not in _FREE:
-                yield f"{section}.{key} is {new!r}, and was {old!r}"
+    return [
+        f"{key} is {new!r}, and was {old!r}"
+        for key, (old, new) in changes(before, now).items()
+        if key == "scheme.name" or (key.partition(".")[0] in _PROBLEM and key not in _FREE)
+    ]
 
 
 @dataclass(frozen=True)
@@ -184,7 +206,7 @@ class Prepared:
         run: its directory.
         parts: model, data and loss, checked.
         hold: keeps other processes out of the directory.
-        resumed: the directory holds earlier attempts.
+        before: the job of the last attempt, where the directory holds one.
         tree: the newest checkpoint of those, if they left one.
         warnings: what was found on the way to it.
     """
@@ -193,7 +215,7 @@ class Prepared:
     run: RunDirectory
     parts: job.Parts
     hold: Hold
-    resumed: bool = False
+    before: JobConfig[Scheme] | None = None
     tree: Tree | None = None
     warnings: tuple[str, ...] = ()
 

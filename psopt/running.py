@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 
 from psopt import job
@@ -31,7 +32,7 @@ from psopt.record import (
     write_atomic,
 )
 from psopt.replica.spans import SpanLog
-from psopt.request import Prepared
+from psopt.request import Prepared, changes
 from psopt.roles.coordinator import Coordinator
 from psopt.roles.display import Bar, Display, Lines, Screen, Several, forget_stdout
 from psopt.roles.journal import Journal
@@ -150,7 +151,7 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
     _print(f"{RUN_DIRECTORY}{start.run.path}")
     began = time.perf_counter()
     config, run, parts = start.config, start.run, start.parts
-    attempts = _note_attempt(run, crews, config)
+    attempts = _note_attempt(start, crews)
     with run.open_log() as log:
         display = _display(log, config, real=crews.kind == "mpi")
         with Timeline(run.timeline_path, config.log.timeline_events, display.warn) as timeline:
@@ -194,13 +195,14 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
 def _conduct(coordinator: Coordinator, start: Prepared, crews: _Crews) -> tuple[str, str]:
     """Meet the workers, go on where the run stands, and train; status and reason."""
     write_atomic(start.run.ranks_path, to_json(crews.meet(start.parts.model), indent=2))
-    if start.resumed:
+    if start.before is not None:
         _restore(coordinator, start.tree)
     for message in start.warnings:
         coordinator.journal.warn(message)
     before = coordinator.progress.step
     status, reason = coordinator.run()
-    if start.tree is not None and coordinator.progress.step == before:
+    if start.before and start.tree is not None and coordinator.progress.step == before:
+        start.run.write_config(dump_job(start.before))  # which all steps were made with
         coordinator.journal.note(f"there was nothing left to do: {reason} had been reached")
     return status, reason
 
@@ -226,12 +228,16 @@ def _restore(coordinator: Coordinator, tree: Tree | None) -> None:
     coordinator.journal.note(f"resumed at step {coordinator.progress.step}")
 
 
-def _note_attempt(run: RunDirectory, crews: _Crews, config: JobConfig[Scheme]) -> int:
+def _note_attempt(start: Prepared, crews: _Crews) -> int:
     """Write config and environment; the number of this attempt, from 1."""
-    run.write_config(dump_job(config))
+    run = start.run
+    run.write_config(dump_job(start.config))
     run.summary_path.unlink(missing_ok=True)  # of an earlier attempt
     write_atomic(run.environment_path, to_json(environment(crews.mpi), indent=2) + "\n")
     entry = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "crew": crews.kind, **crews.mpi}
+    entry["data"] = start.parts.data.train.fingerprint()
+    if start.before is not None:
+        entry["changed"] = to_jsonable_python(changes(start.before, start.config))
     with MetricsWriter(run.attempts_path) as attempts:  # it mends a line that a crash has torn
         attempts.write(entry)
     return len(read_metrics(run.attempts_path))

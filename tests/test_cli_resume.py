@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import h5py
 import pytest
 
 from psopt.record import read_metrics
@@ -159,3 +160,34 @@ def test_full_disk_is_loud_and_training_goes_on(tmp_path: Path) -> None:
     assert "failed (checkpoint at step 6 failed: " in done.stdout
     assert "checkpoint at step 6 failed" in (run / "log.txt").read_text()
     assert list((run / "checkpoints").iterdir()) == []
+
+
+def test_changes_are_on_record(tmp_path: Path) -> None:
+    """And where nothing is left to do, the job file stays that of the steps that were made."""
+    path, run = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run, "--set", "stop.steps=4")[0] == 0
+    made = (run / "config.yaml").read_text()
+    clip = ("--set", "train.clip_norm=0.5")
+    _, text, _ = call("run", "--resume", run, *clip)
+    assert "nothing left to do" in text
+    assert (run / "config.yaml").read_text() == made
+    assert call("run", "--resume", run, *clip, "--set", "stop.steps=6")[0] == 0
+    assert "clip_norm: 0.5" in (run / "config.yaml").read_text()
+    assert [row.get("changed") for row in read_metrics(run / "attempts.jsonl")] == [
+        None,
+        {"train.clip_norm": [None, 0.5]},
+        {"train.clip_norm": [None, 0.5], "stop.steps": [4, 6]},
+    ]
+
+
+def test_a_data_set_may_move_and_not_change(tmp_path: Path) -> None:
+    path, run = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run, "--set", "stop.steps=4")[0] == 0
+    moved = (tmp_path / "tiny.h5").rename(tmp_path / "moved.h5")
+    again = ("run", "--resume", run, "--set", "stop.steps=5", "--set")
+    other = tiny(tmp_path)
+    with h5py.File(other, "r+") as file:
+        file["train/x"][7, 3] += 1
+    said = refused(*again, f"data.path={other}")
+    assert f"{other}: its training samples are not those that {run} was started with" in said
+    assert call(*again, f"data.path={moved}")[0] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -56,6 +57,25 @@ def test_cached_and_read_rows_are_the_same_bits(write: Write) -> None:
             a, b = (getattr(getattr(d, name), get)(*arguments) for d in (cached, read))
             assert torch.equal(a[0], b[0])
             assert torch.equal(a[1], b[1])
+
+
+def test_fingerprint(write: Write) -> None:
+    """Of the samples, wherever they are held; one changed pixel or label shows."""
+
+    def of(path: Path, cache_bytes: int = PLENTY, limit: int | None = None) -> str:
+        data = open_dataset(path, cache_bytes=cache_bytes, train_limit=limit)
+        return data.train.fingerprint()
+
+    first = of(write(MOMENTS))
+    assert len(first) == 64
+    assert of(write(MOMENTS), cache_bytes=0) == first
+    assert of(write(MOMENTS), limit=29) != first
+    with h5py.File(write(MOMENTS), "r") as file:
+        x, y = file["train/x"][()], file["train/y"][()]
+    x[7, 1, 2, 3] ^= 1
+    y[4] = 2
+    assert of(write(MOMENTS, train_x=x)) != first
+    assert of(write(MOMENTS, train_y=y)) != first
 
 
 @pytest.mark.parametrize("cache_bytes", [PLENTY, 0])
