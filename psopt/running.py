@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pydantic_core import to_jsonable_python
+from pydantic import TypeAdapter
 from rich.console import Console
 
 from psopt import job
@@ -237,7 +237,8 @@ def _note_attempt(start: Prepared, crews: _Crews) -> int:
     entry = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "crew": crews.kind, **crews.mpi}
     entry["data"] = start.parts.data.train.fingerprint()
     if start.before is not None:
-        entry["changed"] = to_jsonable_python(changes(start.before, start.config))
+        changed = changes(start.before, start.config)
+        entry["changed"] = TypeAdapter(Any).dump_python(changed, mode="json")
     with MetricsWriter(run.attempts_path) as attempts:  # it mends a line that a crash has torn
         attempts.write(entry)
     return len(read_metrics(run.attempts_path))
