@@ -20,7 +20,7 @@ from psopt.record import (
 )
 from psopt.schemes.base import Scheme
 
-_PROBLEM = ("model", "data", "loss")
+_PROBLEM = ("model", "data", "loss", "scheme")
 """Sections that a resumed run may not change, but for some keys."""
 
 _FREE = {"data.path", "data.cache_bytes", "data.test_limit"}
@@ -128,8 +128,8 @@ class Request:
             )
         if changed := _other_problem(saved, config):
             raise Refused(
-                f"{run.path}: {'; '.join(changed)}; a resumed run is of the same problem; leave "
-                "it as it was, or start a new run"
+                f"{run.path}: {'; '.join(changed)}; a resumed run is of the same problem and method; "
+                "leave it as it was, or start a new run"
             )
         if self._last_attempt().get("data") not in (None, parts.data.train.fingerprint()):
             raise Refused(
@@ -188,13 +188,18 @@ def _other_problem(before: JobConfig[Scheme], now: JobConfig[Scheme]) -> list[st
     """What makes the run of ``before`` another one, as ``key is now, and was before``.
 
     A data set may have moved, so its path may change; seed, rows and batch size are the
-    checkpoint's to know.
+    checkpoint's to know. Of a scheme's options those may that it names.
     """
-    return [
-        f"{key} is {new!r}, and was {old!r}"
+    free = _FREE | {f"scheme.{name}" for name in now.scheme.free}
+    found = {
+        key: f"{key} is {new!r}, and was {old!r}"
         for key, (old, new) in changes(before, now).items()
-        if key == "scheme.name" or (key.partition(".")[0] in _PROBLEM and key not in _FREE)
-    ]
+        if key.partition(".")[0] in _PROBLEM and key not in free
+    }
+    if (name := found.get("scheme.name")) is not None:  # its other keys are no news then
+        found = {key: text for key, text in found.items() if not key.startswith("scheme.")}
+        return [*found.values(), name]
+    return [*found.values()]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import h5py
 import pytest
@@ -128,6 +129,75 @@ def test_resume_refuses_another_job_and_leaves_the_run_alone(
     assert message in refused("run", "--resume", run, "--set", change)
     assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
     assert call("run", "--resume", run)[0] == 0
+
+
+METHODS = {
+    "dane": {"shards": 2, "mu": 0.1},
+    "aide": {"shards": 2, "tau": 0.5},
+    "admm": {"shards": 2, "rho": 0.5},
+    "giant": {"shards": 2},
+    "sandblaster": {"batch": 8},
+    "lbfgs_static": {"memory": 2},
+    "cg": {"batch": 8},
+}
+
+
+def batch_job(folder: Path, scheme: dict[str, Any], steps: int) -> Path:
+    return job_file(
+        folder, tiny(folder), optimizer=None, scheme=scheme, stop={"steps": steps}, train=LONG
+    )
+
+
+LONG = {"epochs": 100_000, "batch_size": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("dane", "mu=0.3", "scheme.mu is 0.3, and was 0.1"),
+        ("dane", "cut=by_label", "scheme.cut is 'by_label', and was 'iid'"),
+        ("dane", "shards=3", "scheme.shards was fixed at 2"),
+        ("dane", "local.passes=7", "scheme.local is {"),
+        ("aide", "tau=0.1", "scheme.tau is 0.1, and was 0.5"),
+        ("admm", "rho=2.0", "scheme.rho is 2.0, and was 0.5"),
+        ("sandblaster", "batch=null", "scheme.batch is None, and was 8"),
+        ("sandblaster", "batch=4", "scheme.batch is 4, and was 8"),
+        ("cg", "iterations=3", "scheme.iterations is 3, and was 1"),
+        ("cg", "beta=hager-zhang", "scheme.beta is 'hager-zhang', and was 'pr+'"),
+        ("lbfgs_static", "memory=1", "room for 1"),
+    ],
+)
+def test_resume_refuses_another_method(name: str, change: str, said: str, tmp_path: Path) -> None:
+    path, run = batch_job(tmp_path, {"name": name, **METHODS[name]}, 4), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run)[0] == 0
+    text = refused("run", "--resume", run, "--set", f"scheme.{change}", "--set", "stop.steps=6")
+    assert said in text
+    assert len(text.splitlines()) == 1
+    assert call("run", "--resume", run, "--set", "stop.steps=6")[0] == 0
+
+
+@pytest.mark.parametrize(("name", "reached"), [("dane", 0.3), ("aide", 0.3), ("lbfgs_static", 0.3)])
+def test_resume_with_a_closer_tolerance_goes_on(name: str, reached: float, tmp_path: Path) -> None:
+    """From where the run had converged, with the steps of a run that never stopped there."""
+    scheme = {"name": name, **METHODS[name], "gradient_tolerance": reached}
+    path, run, whole = batch_job(tmp_path, scheme, 9), tmp_path / "run", tmp_path / "whole"
+    assert "completed (converged (gradient))" in call("run", path, "--simulate", "--out", run)[1]
+    assert "nothing left to do" in call("run", "--resume", run)[1]
+    closer = ("--set", "scheme.gradient_tolerance=1e-12")
+    assert call("run", "--resume", run, *closer)[0] == 0
+    assert call("run", path, "--simulate", "--out", whole, *closer)[0] == 0
+    assert sha(run) == sha(whole)
+
+
+def test_resume_with_a_longer_memory(tmp_path: Path) -> None:
+    """The ring of pairs has come round by then."""
+    scheme = {"name": "lbfgs_static", "memory": 3}
+    path, run = batch_job(tmp_path, scheme, 9), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run)[0] == 0
+    more = ("--set", "scheme.memory=5", "--set", "stop.steps=19")
+    assert call("run", "--resume", run, *more)[0] == 0
+    values = [r["objective"] for r in read_metrics(run / "metrics.jsonl") if r["kind"] == "step"]
+    assert values[-1] < 0.5 * values[8]
 
 
 def test_resume_takes_what_leaves_the_problem_alone(tmp_path: Path) -> None:

@@ -188,6 +188,8 @@ class Descent(ABC):
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on where ``state`` stands; its tensors are copied.
 
+        A run that had converged goes on where these options have a tolerance that it has not met.
+
         Raises:
             ValueError: it belongs to vectors of another size or dtype.
         """
@@ -200,6 +202,7 @@ class Descent(ABC):
                 )
             own.copy_(given)
         self._now = Progress.load(state["progress"])
+        self._now.judge(self._options)
         search = state["search"]
         self._search = None if search is None else Search.load(self._rules, search)
         self._recall(state["memory"])

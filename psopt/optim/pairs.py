@@ -126,17 +126,19 @@ class Pairs:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Copy the pairs of ``state`` into their slots.
+        """Copy the pairs of ``state``, into their slots where these are in a row here too.
 
         Raises:
-            ValueError: they do not fit: another memory or size.
+            ValueError: there are more than this memory holds.
         """
-        slots = [int(slot) for slot in state["slots"]]
-        if slots and max(slots) >= len(self._s):
+        slots, size = [int(slot) for slot in state["slots"]], len(self._s)
+        if len(slots) > size:
             raise ValueError(
-                f"the state holds a pair in slot {max(slots)}, this memory has {len(self._s)}: "
+                f"the state holds {len(slots)} pairs, this memory has room for {size}: "
                 f"load it with the options that it was saved with"
             )
+        if max(slots, default=0) >= size or any((a + 1) % size != b for a, b in pairwise(slots)):
+            slots = list(range(len(slots)))  # a ring of another size
         for slot, s, y in zip(slots, state["s"], state["y"], strict=True):
             self._s[slot].copy_(s)
             self._y[slot].copy_(y)

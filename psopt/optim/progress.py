@@ -80,6 +80,7 @@ class Progress:
     stalled: int = 0  # iterations since something got better
     alpha: float = 0.0  # the step that is tried, or was taken last
     fall: float = 0.0  # of the loss, in the last step
+    fallen: float | None = None  # the same, relative to the loss
     fresh: bool = True  # the direction is steepest descent
 
     def state(self) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class Progress:
         """Another objective: nothing that was said of the old one holds."""
         self.status, self.stage = Status.RUNNING, Stage.START
         self.evaluations += 1
-        self.loss = self.least_norm = self.seen_loss = None
+        self.loss = self.least_norm = self.seen_loss = self.fallen = None
         self.best_loss = loss if math.isfinite(loss) else None
         self.stalled = 0
 
@@ -128,28 +129,37 @@ class Progress:
         self.stage, self.norm = Stage.READY, norm
         self.first_norm = norm if self.first_norm is None else self.first_norm
         self._count_stalls(loss, norm, rounding)
-        limit = max(options.absolute_gradient, options.gradient_tolerance * self.first_norm)
-        # A norm whose square is zero gives no slope to search along.
-        if norm <= limit or norm * norm == 0.0:
-            self.status = Status.CONVERGED_GRADIENT
+        if before is not None:
+            size = max(abs(before), abs(loss))
+            self.fallen = (before - loss) / size if size else 0.0
+        if (reached := self._reached(options)) is not None:
+            self.status = reached
             best = loss if self.best_loss is None else self.best_loss
-            if loss <= best + rounding * abs(best):
+            if reached is Status.CONVERGED_GRADIENT and loss <= best + rounding * abs(best):
                 self.best_loss = loss
                 return True
-        elif before is not None and self._is_small(
-            before - loss, max(abs(before), abs(loss)), options
-        ):
-            self.status = Status.CONVERGED_OBJECTIVE
         elif self.stalled >= _PATIENCE:
             self.status = Status.PRECISION_LIMIT
         elif self.iterations >= options.max_iterations:
             self.status = Status.ITERATIONS
         return False
 
-    @staticmethod
-    def _is_small(fall: float, size: float, options: Options) -> bool:
+    def judge(self, options: Options) -> None:
+        """See whether a run that had converged has done so by these tolerances, too."""
+        if self.status in (Status.CONVERGED_GRADIENT, Status.CONVERGED_OBJECTIVE):
+            self.status = self._reached(options) or Status.RUNNING
+
+    def _reached(self, options: Options) -> Status | None:
+        """The tolerance that is met at the point."""
+        assert self.first_norm is not None
+        limit = max(options.absolute_gradient, options.gradient_tolerance * self.first_norm)
+        # A norm whose square is zero gives no slope to search along.
+        if self.norm <= limit or self.norm * self.norm == 0.0:
+            return Status.CONVERGED_GRADIENT
         tolerance = options.objective_tolerance
-        return tolerance > 0.0 and fall <= tolerance * size
+        if tolerance > 0.0 and self.fallen is not None and self.fallen <= tolerance:
+            return Status.CONVERGED_OBJECTIVE
+        return None
 
     def _count_stalls(self, loss: float, norm: float, rounding: float) -> None:
         better = self.seen_loss is None or self.seen_loss - loss > rounding * abs(self.seen_loss)

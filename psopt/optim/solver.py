@@ -13,7 +13,8 @@ The contract, which one test checks over all solvers::
   are RuntimeErrors.
 - ``state`` is a tree of plain values and live tensors (``psopt.optim.tree``): copy or write it
   before the next ``ask``, ``tell`` or ``rebase``. A fresh solver of the same size, dtype and options
-  that loads it goes on bitwise as the first would have, from between any ``ask`` and ``tell``.
+  that loads it goes on bitwise as the first would have, from between any ``ask`` and ``tell``. One
+  with closer tolerances goes on from where the first had converged.
 - Hyper-parameters are frozen dataclasses, and no part of the state.
 - ``best`` is the point of the lowest loss told, whatever the status; a tie keeps the older point.
   When the gradient has converged at a loss which is the lowest but for rounding, that point is it.

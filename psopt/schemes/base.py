@@ -259,6 +259,7 @@ class Scheme(ABC):
 
     name: str
     needs_optimizer: ClassVar[bool] = True  # whether the server steps by the job's optimizer
+    free: ClassVar[frozenset[str]] = frozenset()  # options that a resumed run may change
 
     @property
     def measures_objective(self) -> bool:

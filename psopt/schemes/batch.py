@@ -70,6 +70,7 @@ class SolverScheme(Scheme):
     """What the schemes with a solver on the coordinator share."""
 
     needs_optimizer: ClassVar[bool] = False
+    free: ClassVar[frozenset[str]] = frozenset({"gradient_tolerance", "objective_tolerance"})
 
     batch: Annotated[
         int | None,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass as state
 from dataclasses import field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -47,6 +47,8 @@ class BspState:
 @dataclass(frozen=True, config=SECTION)
 class Bsp(Scheme):
     """Bulk-synchronous: the mean gradient of all slots, one step, barrier."""
+
+    free: ClassVar[frozenset[str]] = frozenset({"exchange", "slots"})
 
     name: Annotated[Literal["bsp"], Field(description="Chooses this scheme.")]
     exchange: Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -18,6 +18,8 @@ from psopt.schemes.slicing import Batch, Evaluation
 @dataclass(frozen=True, config=SECTION, kw_only=True)
 class Cg(SolverScheme):
     """Nonlinear CG; slices dealt out either way."""
+
+    free: ClassVar[frozenset[str]] = SolverScheme.free | {"slicing"}
 
     name: Annotated[Literal["cg"], Field(description="Chooses this scheme.")]
     beta: Annotated[

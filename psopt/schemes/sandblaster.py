@@ -6,7 +6,7 @@ paper shards the vector work of L-BFGS over parameter servers; here the coordina
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -22,6 +22,8 @@ from psopt.schemes.slicing import Batch, Evaluation
 @dataclass(frozen=True, config=SECTION, kw_only=True)
 class LbfgsScheme(SolverScheme):
     """L-BFGS on the coordinator; subclasses say how slices are dealt out."""
+
+    free: ClassVar[frozenset[str]] = SolverScheme.free | {"memory"}
 
     memory: Annotated[int, Field(ge=1, le=1000, description="Pairs (s, y) that are kept")] = 10
 
@@ -40,6 +42,8 @@ class LbfgsScheme(SolverScheme):
 @dataclass(frozen=True, config=SECTION, kw_only=True)
 class Sandblaster(LbfgsScheme):
     """L-BFGS; small slices to whoever is free, copies of the last ones."""
+
+    free: ClassVar[frozenset[str]] = LbfgsScheme.free | {"slices"}
 
     name: Annotated[Literal["sandblaster"], Field(description="Chooses this scheme.")]
     slices: Annotated[

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as state
 from dataclasses import field
 from typing import Annotated, Any, ClassVar
@@ -29,6 +29,7 @@ from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Sch
 from psopt.schemes.local import LocalConfig, Solving
 
 _RISEN = 1e3  # an objective this many times that of the start is lost
+_CONVERGED = "converged (gradient)"
 
 
 @state
@@ -69,6 +70,7 @@ class ShardScheme(Scheme):
     """A method whose workers keep to shards of the training set; a step is a round."""
 
     needs_optimizer: ClassVar[bool] = False
+    free: ClassVar[frozenset[str]] = frozenset({"shards"})
 
     shards: Annotated[
         int | None,
@@ -193,6 +195,8 @@ class ShardScheme(Scheme):
 class GradientScheme(ShardScheme):
     """A method whose rounds begin with the global gradient."""
 
+    free: ClassVar[frozenset[str]] = ShardScheme.free | {"gradient_tolerance"}
+
     gradient_tolerance: Annotated[
         float,
         Field(ge=0, lt=1, description="Stop when |g| is at most this part of that at the start"),
@@ -211,9 +215,16 @@ class GradientScheme(ShardScheme):
             self._close(state)
         return made
 
+    def restore(self, state: Any, tree: Mapping[str, Any]) -> None:
+        """Go on; where the run had converged, by the tolerance of now."""
+        super().restore(state, tree)
+        if state.over == _CONVERGED:
+            state.over = ""
+            self._close(state)
+
     def _close(self, state: ShardState) -> None:
         if state.norm <= self.gradient_tolerance * state.first_norm:
-            state.over = "converged (gradient)"
+            state.over = _CONVERGED
 
 
 def norm(vector: Tensor) -> float:

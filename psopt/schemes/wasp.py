@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass as state
 from dataclasses import field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -69,6 +69,10 @@ class WaspState:
 @dataclass(frozen=True, config=SECTION)
 class Wasp(Asynchronous[WaspState]):
     """Asynchronous, weighted by staleness, with a forced sync every ``sync_every`` versions."""
+
+    free: ClassVar[frozenset[str]] = frozenset(
+        {"weight", "alpha", "sync_every", "sync", "weight_on"}
+    )
 
     name: Annotated[Literal["wasp"], Field(description="Chooses this scheme.")]
     weight: Annotated[
