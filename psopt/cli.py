@@ -118,8 +118,8 @@ def validate(
     failed = False
     for path in files:
         try:
-            job.load(path, overrides or ())
-            print(f"{path}: ok")
+            note = job.needless(job.load(path, overrides or ()))
+            print(f"{path}: ok" + (f"; {note}" if note else ""))
         except ConfigError as error:
             failed = True
             print(error, file=sys.stderr)

@@ -23,6 +23,7 @@ from psopt.replica.replica import Replica
 from psopt.replica.spans import SpanLog
 from psopt.schemes import AnyScheme
 from psopt.schemes.base import Scheme
+from psopt.schemes.batch import SolverScheme
 from psopt.schemes.wasp import Wasp
 
 
@@ -57,7 +58,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> JobConfig[Scheme]:
     Raises:
         ConfigError: everything that is wrong with it.
     """
-    checks = (check_options, check_objective, check_wasp)
+    checks = (check_options, check_objective, check_wasp, check_slices)
     config: JobConfig[Scheme] = load_job(path, Job, overrides, checks)
     data = config.data.model_copy(update={"path": _absolute(config.data.path)})
     return config.model_copy(update={"data": data})
@@ -98,6 +99,43 @@ def check_wasp(config: JobConfig[Scheme]) -> Iterator[Problem]:
         )
 
 
+def check_slices(config: JobConfig[Scheme]) -> Iterator[Problem]:
+    """Mini-batches of a solver that are no whole slices, and options of mini-batches without any."""
+    scheme, size = config.scheme, config.train.batch_size
+    if not isinstance(scheme, SolverScheme):
+        return
+    if scheme.batch is None and scheme.iterations != 1:
+        yield Problem(
+            ("scheme", "iterations"),
+            "they are steps on one mini-batch: without 'batch' the run is on the whole training set",
+        )
+    if scheme.batch is not None and scheme.batch % size:
+        yield Problem(
+            ("scheme", "batch"),
+            f"{scheme.batch} samples are no whole slices: a multiple of train.batch_size, {size}, is",
+        )
+
+
+def needless(config: JobConfig[Scheme]) -> str:
+    """What is said of steps by an optimizer, where the scheme takes its steps itself; a sentence, or nothing.
+
+    It is no error, so that one word of a job file changes the scheme.
+    """
+    if config.scheme.needs_optimizer:
+        return ""
+    given = {
+        "optimizer": config.optimizer is not None,
+        "scheduler": config.scheduler is not None,
+        "train.clip_norm": config.train.clip_norm is not None,
+        "on_bad_update": config.on_bad_update != "abort",
+    }
+    keys = [key for key, is_given in given.items() if is_given]
+    if not keys:
+        return ""
+    verb = "has" if len(keys) == 1 else "have"
+    return f"scheme {config.scheme.name} takes its steps itself: {', '.join(keys)} {verb} no effect"
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a rank trains with."""
@@ -109,12 +147,12 @@ class Parts:
 
     def optimizer(self, model: FlatModel) -> FirstOrder:
         """The optimizer of the job on the parameters of ``model``."""
-        config = self.config
+        config, needed = self.config, self.config.scheme.needs_optimizer
         return FirstOrder(
             model.parameters,
             model.shapes,
-            config.optimizer or _NO_OPTIMIZER,
-            config.scheduler if config.optimizer else None,
+            config.optimizer if needed and config.optimizer else _NO_OPTIMIZER,
+            config.scheduler if needed else None,
             config.train.clip_norm,
         )
 

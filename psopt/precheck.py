@@ -15,6 +15,7 @@ from psopt.job import Parts
 from psopt.models.factory import ModelError
 from psopt.models.flat import FlatModel
 from psopt.optim.finite import all_finite
+from psopt.schemes.batch import SolverScheme
 from psopt.schemes.shards import ShardScheme
 
 
@@ -25,7 +26,7 @@ def check(parts: Parts) -> None:
         DataError, ModelError: with what is wrong and the remedy.
     """
     check_values(parts.data)
-    _check_shards(parts)
+    _check_parts(parts)
     _check_buffers(parts.model)
     try:
         parts.optimizer(parts.model)
@@ -37,13 +38,18 @@ def check(parts: Parts) -> None:
         _try_gradient(parts, plan.rows(batch)[:2])
 
 
-def _check_shards(parts: Parts) -> None:
-    """Whether the samples can be cut into the scheme's shards.
+def _check_parts(parts: Parts) -> None:
+    """Whether the samples can be cut into the scheme's mini-batches or shards.
 
     Raises:
         DataError: there are too few, or no labels to cut by.
     """
     scheme, data = parts.config.scheme, parts.data
+    if isinstance(scheme, SolverScheme) and (scheme.batch or 1) > len(data.train):
+        raise DataError(
+            f"{data.path} has {len(data.train)} training samples: scheme.batch may be no more; null "
+            "takes them all"
+        )
     if not isinstance(scheme, ShardScheme):
         return
     if (scheme.shards or 1) > len(data.train):

@@ -197,7 +197,7 @@ def _conduct(coordinator: Coordinator, start: Prepared, crews: _Crews) -> tuple[
     write_atomic(start.run.ranks_path, to_json(crews.meet(start.parts.model), indent=2))
     if start.before is not None:
         _restore(coordinator, start.tree)
-    for message in start.warnings:
+    for message in filter(None, (*start.warnings, job.needless(start.config))):
         coordinator.journal.warn(message)
     before = coordinator.progress.step
     status, reason = coordinator.run()

@@ -52,6 +52,7 @@ class LossConfig(Section):
     l2: FiniteFloat = Field(
         default=0.0,
         ge=0,
+        le=1e30,
         description="Adds l2/2 * |w|^2 over all trained parameters to the objective.",
     )
 

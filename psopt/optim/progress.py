@@ -12,6 +12,9 @@ import torch
 
 from psopt.optim.solver import Status
 
+LOWER_BOUND = -1e20
+"""An objective below it is taken for one that has no minimum."""
+
 _PATIENCE = 20  # iterations without a lower loss or a smaller gradient than ever before
 
 
@@ -38,7 +41,7 @@ class Options:
     gradient_tolerance: float = 1e-6
     absolute_gradient: float = 0.0
     objective_tolerance: float = 0.0
-    lower_bound: float = -1e20
+    lower_bound: float = LOWER_BOUND
     max_iterations: int = 10_000
     max_evaluations: int = 20_000
     search_evaluations: int = 20

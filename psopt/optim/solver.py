@@ -62,7 +62,8 @@ _ADVICE = {
     "dtype for more digits, or it has a kink here",
     Status.LINE_SEARCH_FAILED: "steepest descent finds no lower point: is the gradient that of the "
     "loss, and are both without noise?",
-    Status.NON_FINITE: "loss or gradient is not finite at the start, or all along steepest descent",
+    Status.NON_FINITE: "loss or gradient is not finite at the current point, or all along steepest "
+    "descent from it",
     Status.UNBOUNDED: "the loss fell below the lower bound: does the objective have a minimum?",
     Status.EVALUATIONS: "the evaluations are used up; allow more, or take the best point",
     Status.ITERATIONS: "the iterations are used up; allow more, or take the best point",

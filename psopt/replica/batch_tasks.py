@@ -86,7 +86,8 @@ class LocalSolve:
     with f_S the mean loss of the shard.
 
     Attributes:
-        base: version at which the shard's gradient was asked for last: that of the same parameters.
+        base: version of the same parameters at which the shard's gradient was asked for; it counts no
+            second time, also where it has to be computed again; None: it was not asked for.
         eta: c makes the gradient of h at a equal to ``eta`` times the direction that the version
             carries; None: c = 0.
         penalty: with the job's penalty l2; else without.
@@ -98,7 +99,7 @@ class LocalSolve:
     shard: Shard
     weight: float
     method: LocalMethod
-    base: int = -1
+    base: int | None = None
     mu: float = 0.0
     eta: float | None = None
     penalty: bool = True

@@ -23,6 +23,7 @@ f_S, also where the last batch is small.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,6 +33,7 @@ from torch import Tensor
 
 from psopt.optim.inner import add, dot
 from psopt.optim.lbfgs import LBFGS, LBFGSOptions
+from psopt.optim.solver import Status
 from psopt.replica.batch_tasks import LocalMethod
 
 
@@ -69,12 +71,20 @@ def solve(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
     """Minimise h.
 
     Returns:
-        (w - a, (n,); passes over the shard that it took, beside the gradient at a.)
+        (w - a, (n,): NaN where h is not finite at a or all around it, or has no minimum; passes over
+        the shard that it took, beside the gradient at a.)
     """
-    if dot(local.gradient, local.gradient) == 0.0:  # a is the minimum
+    square = dot(local.gradient, local.gradient)
+    if not math.isfinite(local.shard_loss + square):
+        return _nowhere(local), 0.0
+    if square == 0.0:  # a is the minimum
         return torch.zeros_like(local.start), 0.0
     solvers = {"lbfgs": _lbfgs, "cg": _cg, "svrg": _stochastic, "sgd": _stochastic}
     return solvers[method.name](local, method)
+
+
+def _nowhere(local: Local) -> Tensor:
+    return torch.full_like(local.start, math.nan)
 
 
 def _lbfgs(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
@@ -92,13 +102,18 @@ def _lbfgs(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
     solver.ask()
     solver.tell(local.shard_loss, local.gradient)
     way, out = torch.empty_like(a), torch.empty_like(a)
-    small = False
+    small = seen = False
     while not (small or solver.done):
         point = solver.ask()
         torch.sub(point, a, out=way)
         value = local.loss(point, out) + dot(linear, way) + curb / 2 * dot(way, way)
-        solver.tell(value, out.add_(linear).add_(way, alpha=curb))
+        add(out.add_(linear), way, curb)
+        solver.tell(value, out)
+        seen = seen or math.isfinite(value)
         small = dot(solver.gradient, solver.gradient) <= limit
+    walled = solver.status is Status.NON_FINITE and not solver.iterations
+    if not seen or walled or solver.status is Status.UNBOUNDED:
+        return _nowhere(local), solver.evaluations - 1
     end = solver.point if small else solver.best[1]
     return end - a, solver.evaluations - 1
 
@@ -118,9 +133,12 @@ def _cg(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
     limit = method.gamma**2 * square
     products = 0
     while square > limit and 2 * (products + 1) <= method.passes:
-        image = product(direction).add_(direction, alpha=curb)
+        image = product(direction)
+        add(image, direction, curb)
         products += 1
         curvature = dot(direction, image)
+        if not math.isfinite(curvature):
+            return _nowhere(local), 2 * products
         if not curvature > 0.0:
             if products == 1:
                 way.copy_(direction)
@@ -149,6 +167,6 @@ def _stochastic(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
                 out.sub_(anchor)
             else:
                 out.sub_(local.shard_gradient)
-            out.add_(local.gradient).add_(w - a, alpha=curb)
+            add(out.add_(local.gradient), w - a, curb)
             w.sub_(out, alpha=method.lr)
     return w.sub_(a), cost * epochs

@@ -29,9 +29,11 @@ class Memory:
     Attributes:
         version: at which ``accrued`` was computed.
         accrued: sum over slices (quanta, n) int64; None when nothing is.
-        shards: gradient (n,) of a shard, without penalty, and the version that it belongs to.
+        shards: what was computed of a shard last.
+        bases: what a local solve on a shard began from; it may begin there again.
     """
 
     version: int = -1
     accrued: Tensor | None = None
     shards: dict[Shard, Known] = field(default_factory=dict)
+    bases: dict[Shard, Known] = field(default_factory=dict)

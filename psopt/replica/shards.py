@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -39,10 +40,10 @@ def perform_local_solve(replica: Replica, task: LocalSolve, memory: Memory) -> R
     """The way to the local problem's minimum; its tally counts the samples worked on."""
     part = _Part(replica, task.shard, task.part)
     start = replica.model.parameters.clone()
-    known, work = _known(part, task, memory)
+    known = _known(part, task, memory)
     l2 = replica.l2 if task.penalty else 0.0
     if task.eta is None:
-        gradient = known.gradient + l2 * start
+        gradient = torch.add(known.gradient, start, alpha=l2)
     else:
         gradient = replica.carried["direction"].to(start.device) * task.eta
     local = Local(
@@ -60,19 +61,23 @@ def perform_local_solve(replica: Replica, task: LocalSolve, memory: Memory) -> R
     )
     way, passes = solve(local, task.method)
     replica.model.parameters.copy_(start)
-    count = round((work + passes) * part.count)
+    count = round((passes + (task.base is None)) * part.count)
     way.mul_(task.weight)
     return Result((Tally(0.0, None, count, is_finite(way)),), (way.cpu(),), task.version)
 
 
-def _known(part: _Part, task: LocalSolve, memory: Memory) -> tuple[Known, float]:
-    """Loss and gradient of the part at the replica's parameters, and the passes that they took."""
-    kept = memory.shards.pop(task.shard, None)
-    if kept is not None and kept.version == task.base and task.part == 1.0:
-        return kept, 0.0
+def _known(part: _Part, task: LocalSolve, memory: Memory) -> Known:
+    """Loss and gradient of the part at the replica's parameters."""
+    for kept in (memory.shards.pop(task.shard, None), memory.bases.pop(task.shard, None)):
+        if kept is not None and kept.version == task.base and task.part == 1.0:
+            memory.bases[task.shard] = kept
+            return kept
     gradient = torch.empty_like(part.parameters)
     tallies = part.gradient(gradient)
-    return Known(task.version, tallies.loss / tallies.count, gradient), 1.0
+    known = Known(task.version, tallies.loss / tallies.count, gradient)
+    if task.base is not None and task.part == 1.0:
+        memory.bases[task.shard] = replace(known, version=task.base)
+    return known
 
 
 def perform_probe(replica: Replica, task: Probe) -> Result:

@@ -32,6 +32,7 @@ def summarise(
     server, tickets, journal = coordinator.server, coordinator.tickets, coordinator.journal
     staleness = journal.staleness
     applied = sum(staleness.values())
+    optimizer = config.optimizer if config.scheme.needs_optimizer else None
     return {
         "name": config.name,
         "scheme": config.scheme.name,
@@ -48,6 +49,7 @@ def summarise(
         "test_accuracy": progress.test_accuracy,
         "test_loss": progress.test_loss,
         "best_test_accuracy": progress.best_test_accuracy,
+        "objective": progress.objective,
         "seconds_to_target": progress.seconds_to_target,
         "mean_staleness": sum(s * n for s, n in staleness.items()) / applied if applied else 0.0,
         "max_staleness": max(staleness, default=0),
@@ -56,8 +58,8 @@ def summarise(
         "refused_samples": tickets.refused_samples,
         "parameters": server.model.parameters.numel(),
         "parameters_sha256": server.sha256(),
-        "optimizer": config.optimizer.name if config.optimizer else None,
-        "lr": config.optimizer.lr if config.optimizer else None,
+        "optimizer": optimizer.name if optimizer else None,
+        "lr": optimizer.lr if optimizer else None,
         "batch_size": config.train.batch_size,
         "seed": config.seed,
         "worker_seconds": [

@@ -26,8 +26,9 @@ from torch import Tensor
 
 from psopt.crew.base import LocalSolve, Lost, Shard, Tally, WorkerLost, deal
 from psopt.schemes.base import SECTION, Context
+from psopt.schemes.exchange import account, check_solutions
 from psopt.schemes.local import LocalConfig, Positive, Solving
-from psopt.schemes.shards import ShardScheme, ShardState, account, check_solutions
+from psopt.schemes.shards import ShardScheme, ShardState
 
 
 @state

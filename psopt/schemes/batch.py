@@ -4,7 +4,10 @@ Only the coordinator has a line search, so all workers evaluate the same points 
 times. A step of the loop is one evaluation, and a checkpoint falls between any ``ask`` and ``tell``.
 
 With ``batch: null`` the objective is that of the whole training set, and the run ends where the solver
-does. With ``batch: n`` it changes every ``iterations`` steps to the next n samples of a seeded order.
+does. The model that is tested and saved is the one of the lowest objective, and that objective is on
+record; ``gradient_norm`` is that at the solver's current point.
+
+With ``batch: n`` it changes every ``iterations`` steps to the next n samples of a seeded order.
 At a new batch the current point is evaluated again, so a pair (s, y) or a conjugate direction is
 always made from two gradients of one batch ("full overlap"; see ``psopt.optim.drivers``).
 
@@ -30,12 +33,13 @@ from psopt.crew.base import Ticket, Vectors
 from psopt.optim.inner import norm_max
 from psopt.optim.solver import Solver, Status
 from psopt.optim.tree import flatten_tree, unflatten_tree
-from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Update
+from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Spoilt, Update
 from psopt.schemes.pace import Pace
 from psopt.schemes.quanta import Scale
 from psopt.schemes.slicing import Batch, Evaluation
 
-_ENDED_BY_CAPS = (Status.EVALUATIONS, Status.ITERATIONS)
+UNLIMITED: Any = {"max_iterations": 1 << 62, "max_evaluations": 1 << 62}
+"""Options of a solver whose run is bounded by its job."""
 
 Tolerance = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
@@ -50,6 +54,7 @@ class SolverState:
         number: of the mini-batch, from 0.
         turn: iterations at which the next mini-batch follows.
         moved: this mini-batch has not been evaluated at the current point yet.
+        walled: mini-batches in a row at which the solver saw nothing finite but its own point.
         largest: of the last evaluation; see ``psopt.schemes.slicing.Evaluation``.
         pace: of the workers.
         settled: version at which the server's buffers are those of its parameters.
@@ -60,6 +65,7 @@ class SolverState:
     number: int = 0
     turn: int = 0
     moved: bool = False
+    walled: int = 0
     largest: float = 0.0
     pace: Pace = field(default_factory=Pace, metadata=TRANSIENT)
     settled: int = field(default=-1, metadata=TRANSIENT)
@@ -76,8 +82,8 @@ class SolverScheme(Scheme):
         int | None,
         Field(
             ge=1,
-            description="Samples of a mini-batch, in whole slices (of train.batch_size samples); null: "
-            "the whole training set",
+            description="Samples of a mini-batch, a multiple of the slices (train.batch_size); null: the "
+            "whole training set",
         ),
     ] = None
     iterations: Annotated[
@@ -164,10 +170,16 @@ class SolverScheme(Scheme):
             where = f"mini-batch {state.number}" if self.batch is not None else "the start"
             raise Diverged(f"the loss or its gradient is not finite at {where}")
         context.tickets.spend(evaluation.tally.count)
-        figures = self._figures(state)
+        figures, status = self._figures(state), solver.status
         self._turn(state)
         tally = replace(evaluation.tally, loss=loss * evaluation.tally.count)
-        return [Update(context.server.version, tally, context.crew.now(), figures=figures)]
+        made = [Update(context.server.version, tally, context.crew.now(), figures=figures)]
+        everywhere = self._batches(context)[1] if self.batch is not None else 1
+        if status is Status.UNBOUNDED or state.walled >= everywhere:
+            lost = Spoilt(f"{status}: {status.advice}")
+            lost.updates = made
+            raise lost
+        return made
 
     def home(self, context: Context, state: Any) -> None:
         """The best point of the whole set, or the current one of a course of mini-batches."""
@@ -205,9 +217,10 @@ class SolverScheme(Scheme):
     def _turn(self, state: SolverState) -> None:
         """Go on to the next mini-batch after its share of steps, or where the solver is through with it."""
         solver = state.solver
-        if self.batch is None or solver.status in _ENDED_BY_CAPS:
+        if not solver.done and solver.iterations < state.turn:
             return
-        if solver.done or solver.iterations >= state.turn:
+        state.walled = state.walled + 1 if solver.status is Status.NON_FINITE else 0
+        if self.batch is not None:
             state.number, state.moved = state.number + 1, True
 
     def _slices(self, context: Context, state: SolverState) -> list[Ticket]:
@@ -215,9 +228,15 @@ class SolverScheme(Scheme):
         plan = context.tickets.plan(0)
         if self.batch is None:
             return [Ticket(0, k) for k in range(len(plan))]
-        size = min(len(plan), max(1, self.batch // plan.batch_size))
-        epoch, position = divmod(state.number, len(plan) // size)
+        size, batches = self._batches(context)
+        epoch, position = divmod(state.number, batches)
         return [Ticket(epoch, k) for k in range(position * size, (position + 1) * size)]
+
+    def _batches(self, context: Context) -> tuple[int, int]:
+        """Slices of a mini-batch, and how many of these an epoch has."""
+        plan = context.tickets.plan(0)
+        size = (self.batch or context.tickets.rows) // plan.batch_size
+        return size, len(plan) // size
 
     def _figures(self, state: SolverState) -> dict[str, Any]:
         solver = state.solver
@@ -226,7 +245,7 @@ class SolverScheme(Scheme):
             "gradient_norm": norm_max(solver.gradient),
         }
         if self.batch is None:
-            figures["objective"] = solver.loss
+            figures["objective"] = solver.best[0]
         return figures
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from psopt.optim.cg import CG, Beta, CGOptions
 from psopt.optim.solver import Solver
 from psopt.schemes.base import SECTION
-from psopt.schemes.batch import SolverScheme
+from psopt.schemes.batch import UNLIMITED, SolverScheme
 from psopt.schemes.slicing import Batch, Evaluation
 
 
@@ -41,6 +41,7 @@ class Cg(SolverScheme):
                 beta=Beta(self.beta),
                 gradient_tolerance=self.gradient_tolerance,
                 objective_tolerance=self.objective_tolerance,
+                **UNLIMITED,
             ),
         )
 

@@ -38,8 +38,9 @@ from torch import Tensor
 from psopt.crew.base import LocalSolve, Tally
 from psopt.optim.inner import dot
 from psopt.schemes.base import SECTION, Context, Diverged
+from psopt.schemes.exchange import descend
 from psopt.schemes.local import NotNegative, Positive
-from psopt.schemes.shards import GradientScheme, ShardState, descend, norm
+from psopt.schemes.shards import GradientScheme, ShardState, norm
 
 _DECREASE = 1e-4  # c1
 _HALVINGS = 4  # of the step, before the round is given up
@@ -125,12 +126,13 @@ class GuardedDane(DaneScheme):
         assert objective is not None
         assert gradient is not None
         hidden = torch.finfo(start.dtype).eps * abs(objective)
+        blocked = False
         for _ in range(_REJECTIONS):
             slope, length = math.nan, 0.0
             with contextlib.suppress(Diverged):  # a larger mu may have a solution that is finite
                 way = self.way(context, state, gradient)
                 slope, length = dot(gradient, way), norm(way)
-            if -hidden <= slope <= 0.0:
+            if -hidden <= slope <= 0.0 and not blocked:
                 state.over = (
                     "precision limit: rounding hides what a round would lower the objective"
                 )
@@ -139,9 +141,17 @@ class GuardedDane(DaneScheme):
                 accepted = self._backtrack(context, state, start, way, objective, slope)
                 if accepted is not None:
                     return accepted
+                blocked = math.isnan(state.measured or 0.0)
+            elif math.isnan(slope):
+                blocked = True
             state.proximal = 2 * state.proximal or self._first_mu(context, gradient, length)
             context.place(start)
             state.measured, state.gradient, state.base = objective, gradient, base
+        if blocked:
+            raise Diverged(
+                f"round {state.round + 1} finds no step at whose end the objective is finite, however "
+                "short"
+            )
         state.over = "no descent: the safeguard rejected every round"
         return None
 

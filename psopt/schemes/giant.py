@@ -23,9 +23,10 @@ from torch import Tensor
 
 from psopt.crew.base import LocalSolve, Tally
 from psopt.optim.inner import dot
-from psopt.schemes.base import SECTION, Context
+from psopt.schemes.base import SECTION, Context, Diverged
+from psopt.schemes.exchange import descend, probe
 from psopt.schemes.local import LocalConfig, Solving
-from psopt.schemes.shards import GradientScheme, ShardState, descend, probe
+from psopt.schemes.shards import GradientScheme, ShardState
 
 _DECREASE = 1e-4  # c1
 _GRID = tuple(4.0 * 0.5**k for k in range(12))
@@ -74,7 +75,11 @@ class Giant(GradientScheme):
     def _choose(
         self, context: Context, state: ShardState, way: Tensor, slope: float, objective: float
     ) -> float | None:
-        """A step of the grid; None: none lowers the objective."""
+        """A step of the grid; None: none lowers the objective.
+
+        Raises:
+            Diverged: at none of them is the objective finite.
+        """
         w = context.server.vectors[0].clone()
         context.lend(direction=way)
         ww, wp, pp = dot(w, w), dot(w, way), dot(way, way)
@@ -87,5 +92,9 @@ class Giant(GradientScheme):
                 return step
             if math.isfinite(value):
                 tried.append((value, step))
-        lowest = min(tried, default=(math.inf, 0.0))
-        return lowest[1] if lowest[0] < objective else None
+        if not tried:
+            raise Diverged(
+                f"round {state.round + 1}: the objective is finite at no step of the grid"
+            )
+        lowest, step = min(tried)
+        return step if lowest < objective else None

@@ -10,8 +10,9 @@ from pydantic.dataclasses import dataclass
 from psopt.crew.base import LocalMethod
 from psopt.schemes.base import SECTION
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_MOST = 1e30  # beyond 3e38 a factor is no float32
+Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from psopt.crew.base import LocalSolve, Tally
 from psopt.schemes.base import SECTION, Context
+from psopt.schemes.exchange import descend
 from psopt.schemes.local import LocalConfig, Solving
-from psopt.schemes.shards import ShardScheme, ShardState, descend
+from psopt.schemes.shards import ShardScheme, ShardState
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 from psopt.optim.lbfgs import LBFGS, LBFGSOptions
 from psopt.optim.solver import Solver
 from psopt.schemes.base import SECTION
-from psopt.schemes.batch import SolverScheme
+from psopt.schemes.batch import UNLIMITED, SolverScheme
 from psopt.schemes.slicing import Batch, Evaluation
 
 
@@ -35,6 +35,7 @@ class LbfgsScheme(SolverScheme):
                 memory=self.memory,
                 gradient_tolerance=self.gradient_tolerance,
                 objective_tolerance=self.objective_tolerance,
+                **UNLIMITED,
             ),
         )
 

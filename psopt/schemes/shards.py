@@ -5,8 +5,9 @@ and replies are reduced in shard order, so the result does not depend on who com
 
 Work is counted in samples, and in gradient passes over the training set by ``epoch``: a gradient
 counts once, a Hessian-vector product twice, a loss alone a third. A local solve uses the gradient of
-its shard that the worker has just computed; where there is none, as in the first round after a
-resume, it computes it once more, with the same bits, and that counts too.
+its shard that the worker has just computed. Where there is none, as in the first round after a
+resume, it is computed once more, with the same bits, and the account stays that of a run that was
+not interrupted.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import Cut, LocalSolve, Probe, Reply, Shard, ShardGradient, Tally
+from psopt.crew.base import Cut, Shard, ShardGradient, Tally
 from psopt.optim.inner import dot
+from psopt.optim.progress import LOWER_BOUND
 from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Spoilt, Update
+from psopt.schemes.exchange import account, probe
 from psopt.schemes.local import LocalConfig, Solving
 
 _RISEN = 1e3  # an objective this many times that of the start is lost
@@ -44,7 +47,7 @@ class ShardState:
         measured: objective at the server's parameters, NaN where it is not finite; None before it is
             measured.
         gradient: of the objective at the server's parameters, (n,); None before it is measured.
-        base: version at which the workers computed it.
+        base: version at which the workers computed it; -1 where these have gone.
         over: why the run has ended; empty while it goes on.
         settled: version whose buffers are up to date.
     """
@@ -149,26 +152,32 @@ class ShardScheme(Scheme):
         tasks = [ShardGradient(version, *part) for part in self.parts(context, state)]
         total = torch.empty_like(w)
         tally = account(context, context.crew.reduce(tasks, (total,)))
-        state.measured = tally.loss / tally.count + context.penalty()
         state.gradient, state.base = total.add_(w, alpha=context.l2), version
-        if not tally.finite or not math.isfinite(state.measured):
-            state.measured = math.nan
-        if state.first is None:
-            if math.isnan(state.measured):
-                raise Diverged("the loss or its gradient is not finite at the start")
-            state.first = state.measured
-            context.begun(state.measured)
+        finite = tally.finite and math.isfinite(state.norm)
+        self._note(context, state, tally.loss / tally.count if finite else math.nan)
         return tally
 
     def observe(self, context: Context, state: ShardState) -> Tally:
         """Objective alone, for methods that need no global gradient; one round of messages."""
         rows = context.tickets.rows
         (loss,) = probe(context, self.parts(context, state), ())
-        state.measured = loss + context.penalty()
+        value = self._note(context, state, loss)
+        return Tally(value * rows, None, rows)
+
+    def _note(self, context: Context, state: ShardState, loss: float) -> float:
+        """Keep the objective where the mean loss is ``loss``.
+
+        Raises:
+            Diverged: it is not finite, and this is the start.
+        """
+        value = loss + context.penalty()
+        state.measured = value = value if math.isfinite(value) else math.nan
         if state.first is None:
-            state.first = state.measured
-            context.begun(state.measured)
-        return Tally(state.measured * rows, None, rows)
+            if math.isnan(value):
+                raise Diverged("the loss or its gradient is not finite at the start")
+            state.first = value
+            context.begun(value)
+        return value
 
     def check(self, state: ShardState, *made: Update) -> None:
         """See whether the course is lost.
@@ -182,13 +191,14 @@ class ShardScheme(Scheme):
         """
         assert state.measured is not None
         assert state.first is not None
-        if not state.measured <= _RISEN * max(abs(state.first), 1e-300):
-            lost = Spoilt(
-                f"the objective is {state.measured:.3g} after {state.round} rounds; at the start it "
-                f"was {state.first:.3g}"
-            )
-            lost.updates = made
-            raise lost
+        if LOWER_BOUND <= state.measured <= _RISEN * max(abs(state.first), 1e-300):
+            return
+        lost = Spoilt(
+            f"the objective is {state.measured:.3g} after {state.round} round{'s' * (state.round > 1)}; at the start it "
+            f"was {state.first:.3g}"
+        )
+        lost.updates = made
+        raise lost
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
@@ -230,60 +240,6 @@ class GradientScheme(ShardScheme):
 def norm(vector: Tensor) -> float:
     """Euclidean norm of (n,), summed in float64."""
     return math.sqrt(dot(vector, vector))
-
-
-def account(context: Context, replies: Sequence[Reply]) -> Tally:
-    """The sum of the replies' tallies, in order; their samples are spent."""
-    tallies = [tally for reply in replies for tally in reply.result.tallies]
-    correct = [tally.correct for tally in tallies if tally.correct is not None]
-    count = sum(tally.count for tally in tallies)
-    context.tickets.spend(count)
-    return Tally(
-        math.fsum(tally.loss for tally in tallies),
-        sum(correct) if len(correct) == len(tallies) else None,
-        count,
-        all(tally.finite for tally in tallies),
-    )
-
-
-def check_solutions(replies: Sequence[Reply]) -> None:
-    """See whether the local solutions are fit to be used.
-
-    Raises:
-        Diverged: one is not finite.
-    """
-    for reply in replies:
-        task = reply.task
-        if isinstance(task, LocalSolve) and not reply.result.tallies[0].finite:
-            raise Diverged(
-                f"shard {task.shard.index}: a local solution is not finite in round {task.turn + 1}"
-            )
-
-
-def descend(context: Context, tasks: Sequence[LocalSolve]) -> Tensor:
-    """The weighted sum of the ways of local solves, (n,), in task order.
-
-    Raises:
-        Diverged: a local solution is not finite.
-    """
-    total = torch.empty_like(context.server.vectors[0])
-    replies = context.crew.reduce(tasks, (total,))
-    account(context, replies)
-    check_solutions(replies)
-    return total
-
-
-def probe(
-    context: Context, parts: Sequence[tuple[Shard, float]], steps: Sequence[float]
-) -> list[float]:
-    """Mean loss, without the penalty, at the published parameters + each step * the published direction."""
-    version, tries = context.server.version, tuple(steps)
-    tasks = [Probe(version, shard, tries) for shard, _ in parts]
-    replies = context.crew.gather(tasks)
-    rows, columns = context.tickets.rows, range(max(1, len(tries)))
-    losses = [math.fsum(r.result.tallies[k].loss for r in replies) / rows for k in columns]
-    context.tickets.spend(round(rows * len(columns) / 3))
-    return losses
 
 
 def update(

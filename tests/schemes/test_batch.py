@@ -12,12 +12,16 @@ from torch.nn.functional import cross_entropy
 
 from psopt import job, precheck
 from psopt.crew.base import Slices, Ticket
+from psopt.data import DataError
 from psopt.models.flat import parameters_sha256
 from psopt.optim.cg import CG, CGOptions
 from psopt.optim.lbfgs import LBFGS, LBFGSOptions
 from psopt.optim.solver import Solver
 from psopt.schemes.quanta import Scale
+from tests.commands import no_rank
 from tests.training import Trained, configured, fresh_module, tiny, train
+
+__all__ = ["no_rank"]
 
 ROWS, EPOCHS = 22, 14
 MLP = {"name": "mlp", "kwargs": {"hidden": [5]}}
@@ -230,11 +234,14 @@ def test_mini_batches(name: str, tmp_path: Path) -> None:
     assert done.reason == "epochs"
 
 
-def test_a_batch_is_a_whole_slice_at_least(tmp_path: Path) -> None:
-    for batch, slices in ((1, 1), (5, 1), (11, 2), (10**6, 6)):
+def test_a_batch_is_of_whole_slices(tmp_path: Path) -> None:
+    for batch, slices in ((4, 1), (8, 2), (20, 5)):
         config = small(tmp_path, {"name": "sandblaster", "batch": batch}, stop={"steps": 2})
         done = train(config, tmp_path / str(batch))
         assert {len(tickets) for _, tickets in points(done)} == {slices}
+    config = small(tmp_path, {"name": "cg", "batch": 24})
+    with pytest.raises(DataError, match=r"has 22 training samples: scheme.batch may be no more"):
+        precheck.check(job.assemble(config))
 
 
 def test_reasons(tmp_path: Path) -> None:
