@@ -195,7 +195,7 @@ def _simulate(request: Any) -> int:
     from psopt.running import simulate
 
     try:
-        prepared = request.prepare(simulated=True)
+        prepared = request.prepare(None)
     except Refused as error:
         _refuse(str(error))
     try:
@@ -264,7 +264,7 @@ def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
         packed: Any = None
         if world.rank == 0:
             try:
-                prepared = request.prepare(simulated=False)
+                prepared = request.prepare(world.size - 1)
                 packed = prepared.packed()
             except asked.Refused as error:
                 _say(str(error))

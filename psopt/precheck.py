@@ -15,12 +15,17 @@ from psopt.job import Parts
 from psopt.models.factory import ModelError
 from psopt.models.flat import FlatModel
 from psopt.optim.finite import all_finite
+from psopt.schemes.base import statistics_tickets
 from psopt.schemes.batch import SolverScheme
 from psopt.schemes.shards import ShardScheme
 
 
-def check(parts: Parts) -> None:
+def check(parts: Parts, workers: int | None = None) -> None:
     """Look for what would go wrong later: values of the data set, shapes of output and loss.
+
+    Args:
+        parts: what is going to be trained.
+        workers: of a run that starts now.
 
     Raises:
         DataError, ModelError: with what is wrong and the remedy.
@@ -33,9 +38,18 @@ def check(parts: Parts) -> None:
     except ValueError as error:
         name = parts.config.optimizer.name if parts.config.optimizer else "of the scheme"
         raise ModelError(f"optimizer {name} does not fit the model: {error}") from error
-    plan = parts.tickets().plan(0)
-    for batch in {min(plan.count(batch), 2): batch for batch in (0, len(plan) - 1)}.values():
-        _try_gradient(parts, plan.rows(batch)[:2])
+    for rows in _batches(parts, workers):
+        _try_gradient(parts, rows)
+
+
+def _batches(parts: Parts, workers: int | None) -> list[Any]:
+    """Two rows of a batch that will be computed, and one where there is a batch of one."""
+    scheme, plan = parts.config.scheme, parts.tickets().plan(0)
+    sizes = scheme.batch_sizes(plan, workers)
+    if parts.model.buffers and not scheme.needs_optimizer:
+        sizes |= {plan.count(ticket.batch) for ticket in statistics_tickets(plan)}
+    rows = plan.rows(0)
+    return [rows[:size] for size in sorted({min(size, 2) for size in sizes}, reverse=True)]
 
 
 def _check_parts(parts: Parts) -> None:

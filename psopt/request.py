@@ -81,20 +81,24 @@ class Request:
                 f"resume it with {way}, or start a new run"
             )
 
-    def prepare(self, *, simulated: bool) -> Prepared:
+    def prepare(self, workers: int | None) -> Prepared:
         """Check everything that can be checked before training, then make the run directory.
+
+        Args:
+            workers: ranks that are workers; None: they are virtual ones.
 
         Raises:
             Refused: with everything that is wrong.
         """
-        self.check_crew(simulated=simulated)
+        self.check_crew(simulated=workers is None)
         config = self.load()
         hold = None
         try:
-            if simulated:
+            if workers is None:
                 job.choose_device(config.device.kind, 0)
             parts = job.assemble(config)
-            precheck.check(parts)
+            new = (workers or config.cluster.workers) if self.resume is None else None
+            precheck.check(parts, new)
             if self.resume is None:
                 run = RunDirectory.create(self.out, config.name)
                 hold = run.hold()

@@ -264,8 +264,9 @@ def _display(log: TextIO, config: JobConfig[Scheme], *, real: bool) -> Display:
 
 def _tell(run: RunDirectory, summary: Mapping[str, Any]) -> None:
     """The last line: what came of it and where it is."""
-    accuracy = summary["test_accuracy"]
-    figures = "" if accuracy is None else f", test accuracy {100 * accuracy:.2f} %"
+    objective, accuracy = summary["objective"], summary["test_accuracy"]
+    figures = "" if objective is None else f", objective {objective:.10g}"
+    figures += "" if accuracy is None else f", test accuracy {100 * accuracy:.2f} %"
     text = (
         f"{summary['status']} ({summary['reason']}): {summary['steps']} steps, "
         f"{summary['seconds']:.1f} s{figures}"

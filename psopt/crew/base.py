@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from psopt.data.plan import BatchPlan, Ticket
-from psopt.data.shards import Cut, Shard
+from psopt.data.shards import Cut, Shard, part_of
 from psopt.replica.batch_tasks import (
     Buffers,
     HandOver,
@@ -86,6 +86,7 @@ __all__ = [
     "WorkerLost",
     "deal",
     "needs_vectors",
+    "part_of",
     "sum_in_order",
 ]
 

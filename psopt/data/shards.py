@@ -26,7 +26,8 @@ class Shard:
 
     Attributes:
         cut: ``iid``: a seeded permutation of all rows, cut into parts of equal size; ``by_label``:
-            the same, sorted by label first, so that a shard sees few of the classes.
+            the same, sorted by label first, so that a shard sees few of the classes. Within a shard
+            rows are in the order of the permutation: its batches, and a part of it, are like the shard.
         seed: of the permutation.
 
     Raises:
@@ -59,11 +60,18 @@ class Shard:
         if samples < self.of:
             raise ValueError(f"{samples} samples cannot be cut into {self.of} shards")
         order = _order(self.seed, samples)
-        if self.cut == "by_label":
-            order = order[np.argsort(_labels(train)[order], kind="stable")]
-            order.flags.writeable = False
         first, end = (samples * i // self.of for i in (self.index, self.index + 1))
-        return order[first:end]
+        if self.cut == "iid":
+            return order[first:end]
+        by_label = np.argsort(_labels(train)[order], kind="stable")
+        rows = order[np.sort(by_label[first:end])]
+        rows.flags.writeable = False
+        return rows
+
+
+def part_of(count: int, part: float) -> int:
+    """Rows of the first ``part`` of ``count``, at least one."""
+    return max(1, round(part * count))
 
 
 def _labels(train: Split) -> Rows:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from psopt.data.shards import part_of
 from psopt.optim.finite import is_finite
 from psopt.replica.batch_tasks import LocalSolve, Probe, ShardGradient
 from psopt.replica.local import Local, solve
@@ -102,7 +103,7 @@ class _Part:
         self._replica, self._index = replica, shard.index
         self.parameters = replica.model.parameters
         rows = shard.rows(replica.data.train)
-        rows = rows[: max(1, round(part * len(rows)))]
+        rows = rows[: part_of(len(rows), part)]
         size = replica.plan(0).batch_size
         self.count = len(rows)
         self.batches = [rows[first : first + size] for first in range(0, len(rows), size)]

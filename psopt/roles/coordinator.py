@@ -28,7 +28,8 @@ class Progress:
         evaluation_seconds: time spent evaluating.
         test_loss, test_accuracy: of the last evaluation, at ``evaluated_at`` steps.
         best_test_accuracy: over all evaluations.
-        seconds_to_target: training clock when ``stop.test_accuracy`` was first seen.
+        seconds_to_target: training clock when a target of ``stop`` (test_accuracy, test_loss or
+            objective) was first reached.
         objective: after the last update; None where the scheme does not measure it.
     """
 
@@ -148,6 +149,7 @@ class Coordinator:
             else:
                 progress.step += 1
                 progress.objective = update.figures.get("objective")
+                self._note_target(_reached(self.config.stop.objective, progress.objective))
                 applied += update.samples
             epoch = done / tickets.rows
             self.journal.step(update, progress.step, progress.seconds, epoch, applied)
@@ -231,14 +233,17 @@ class Coordinator:
         progress, count = self.progress, sum(tally.count for tally in tallies)
         progress.test_loss = sum(tally.loss for tally in tallies) / count
         progress.evaluated_at = progress.step
+        self._note_target(_reached(self.config.stop.test_loss, progress.test_loss))
         correct = [tally.correct for tally in tallies if tally.correct is not None]
         if len(correct) < len(tallies):
             return
         accuracy = progress.test_accuracy = sum(correct) / count
         progress.best_test_accuracy = max(progress.best_test_accuracy or 0.0, accuracy)
-        target = self.config.stop.test_accuracy
-        if progress.seconds_to_target is None and _reached(accuracy, target):
-            progress.seconds_to_target = progress.seconds
+        self._note_target(_reached(accuracy, self.config.stop.test_accuracy))
+
+    def _note_target(self, reached: bool) -> None:
+        if reached and self.progress.seconds_to_target is None:
+            self.progress.seconds_to_target = self.progress.seconds
 
     def _checkpoint(self) -> str | None:
         """Save everything that a resume needs; what went wrong.

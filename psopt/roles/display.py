@@ -26,11 +26,14 @@ class Figures:
     seconds: float
     loss: float | None
     accuracy: float | None
+    objective: float | None = None
 
     @property
     def text(self) -> str:
-        """Loss, and accuracy where there is one."""
+        """Loss, or the objective in full where it is measured, and accuracy where there is one."""
         loss = "" if self.loss is None else f"loss {self.loss:.4f}"
+        if self.objective is not None:
+            loss = f"objective {self.objective:.8g}"
         return loss + ("" if self.accuracy is None else f"  accuracy {100 * self.accuracy:.2f} %")
 
     @property

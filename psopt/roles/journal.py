@@ -57,7 +57,8 @@ class Journal:
         accuracy = None if tally.correct is None else tally.correct / tally.count
         if not tally.refused:
             self.staleness[update.staleness] += 1
-            self._display.step(Figures(step, epoch, samples, seconds, loss, accuracy))
+            objective = update.figures.get("objective")
+            self._display.step(Figures(step, epoch, samples, seconds, loss, accuracy, objective))
         if step % self._every == 0 or tally.refused:
             self._metrics.write(
                 {

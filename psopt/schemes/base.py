@@ -12,20 +12,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 from torch import Tensor
 
-from psopt.crew.base import BatchPlan, Buffers, Crew, Lost, Observer, Result, Tally, Ticket, Vectors
+from psopt.crew.base import BatchPlan, Buffers, Crew, Lost, Observer, Tally, Ticket, Vectors
 from psopt.optim.inner import dot
 from psopt.optim.tree import flatten_tree
+from psopt.schemes.sides import Server, Tickets
 
 SECTION = ConfigDict(extra="forbid", strict=True)
 """Pydantic's settings for a scheme's dataclass."""
 
 
-_STATISTICS = 64  # batches that the statistics of buffers are averaged over
+_STATISTICS = 64
 
 TRANSIENT = {"transient": True}
 """Metadata of a state's field that a checkpoint leaves out."""
@@ -81,71 +82,6 @@ class Diverged(RuntimeError):  # noqa: N818 - reads as what happened
 
 class Spoilt(Diverged):
     """All updates were finite, and yet the parameters or the test loss no longer are, or the objective is lost."""
-
-
-class Server(Protocol):
-    """The parameter server, as schemes see it."""
-
-    @property
-    def version(self) -> int:
-        """Number of updates made."""
-
-    @property
-    def vectors(self) -> Vectors:
-        """Parameters and buffers (live)."""
-
-    @property
-    def inbox(self) -> Vectors:
-        """Vectors of the same sizes, to receive a sum of updates into."""
-
-    def apply(
-        self, vectors: Vectors, *, epoch: int, weight: float = 1.0, rate: float = 1.0
-    ) -> None:
-        """One optimizer step along ``vectors[0]`` times ``weight``; buffers follow."""
-
-    def place(self, parameters: Tensor) -> None:
-        """Put ``parameters`` (n,) in the place of the server's; the version advances."""
-
-    def settle(self, buffers: Vectors) -> None:
-        """Replace the buffers; the version advances."""
-
-    def portable(self) -> tuple[Vectors, Any]:
-        """Parameters, buffers and optimizer tensors, and the structure of the latter."""
-
-    def follow(self, version: int) -> None:
-        """The workers are at ``version`` now; parameters come with ``adopt``."""
-
-    def adopt(self, result: Result) -> None:
-        """Take over the state that a worker sent home."""
-
-
-class Tickets(Protocol):
-    """The account of batches, as schemes see it."""
-
-    @property
-    def epoch(self) -> float:
-        """Epochs done."""
-
-    @property
-    def position(self) -> int:
-        """Samples done with, over all epochs."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether all epochs are done."""
-
-    @property
-    def rows(self) -> int:
-        """Samples of an epoch."""
-
-    def plan(self, epoch: int) -> BatchPlan: ...
-    def spend(self, samples: int) -> None: ...
-    def issue(self) -> Ticket | None: ...
-    def issue_round(self, slots: int) -> tuple[Ticket, ...]: ...
-    def applied(self, ticket: Ticket) -> None: ...
-    def refused(self, ticket: Ticket) -> None: ...
-    def give_back(self, ticket: Ticket) -> None: ...
-    def count(self, ticket: Ticket) -> int: ...
 
 
 @dataclass(slots=True)
@@ -217,8 +153,7 @@ class Context:
     def settle_buffers(self) -> None:
         """Statistics (BatchNorm) that belong to the server's parameters, where the model has any."""
         if len(self.server.vectors) > 1:
-            plan = self.tickets.plan(0)
-            tickets = tuple(Ticket(0, k) for k in range(min(len(plan), _STATISTICS)))
+            tickets = statistics_tickets(self.tickets.plan(0))
             self.crew.reduce([Buffers(self.server.version, tickets)], self.server.inbox[1:])
             self.crew.retire(self.server.version)
             self.server.settle(self.server.inbox[1:])
@@ -254,6 +189,11 @@ class Context:
                 self.tickets.give_back(ticket)
 
 
+def statistics_tickets(plan: BatchPlan) -> tuple[Ticket, ...]:
+    """The batches that the statistics of buffers are averaged over."""
+    return tuple(Ticket(0, k) for k in range(min(len(plan), _STATISTICS)))
+
+
 class Scheme(ABC):
     """A parallel optimisation method."""
 
@@ -265,6 +205,15 @@ class Scheme(ABC):
     def measures_objective(self) -> bool:
         """Whether updates tell the objective over the whole training set."""
         return False
+
+    def batch_sizes(self, plan: BatchPlan, workers: int | None) -> set[int]:
+        """Sizes of the batches whose gradients are computed.
+
+        Args:
+            plan: of an epoch.
+            workers: of a run that starts now; None: one goes on.
+        """
+        return {plan.count(0), plan.count(len(plan) - 1)}
 
     def export(self, state: Any) -> dict[str, Any]:
         """What a checkpoint keeps of ``state``: a tree of plain values and tensors."""

@@ -29,7 +29,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import Ticket, Vectors
+from psopt.crew.base import BatchPlan, Ticket, Vectors
 from psopt.optim.inner import norm_max
 from psopt.optim.solver import Solver, Status
 from psopt.optim.tree import flatten_tree, unflatten_tree
@@ -116,6 +116,11 @@ class SolverScheme(Scheme):
         """Slices a task; None: by the workers' pace."""
         return None
 
+    def batch_sizes(self, plan: BatchPlan, workers: int | None) -> set[int]:
+        """Of the slices; those of an epoch that make no whole mini-batch are left out."""
+        size, batches = self._batches(plan)
+        return {plan.count(0), plan.count(size * batches - 1)}
+
     def init(self, context: Context) -> SolverState:
         """A solver at the server's parameters."""
         context.publish()
@@ -174,7 +179,7 @@ class SolverScheme(Scheme):
         self._turn(state)
         tally = replace(evaluation.tally, loss=loss * evaluation.tally.count)
         made = [Update(context.server.version, tally, context.crew.now(), figures=figures)]
-        everywhere = self._batches(context)[1] if self.batch is not None else 1
+        everywhere = self._batches(context.tickets.plan(0))[1] if self.batch is not None else 1
         if status is Status.UNBOUNDED or state.walled >= everywhere:
             lost = Spoilt(f"{status}: {status.advice}")
             lost.updates = made
@@ -228,14 +233,13 @@ class SolverScheme(Scheme):
         plan = context.tickets.plan(0)
         if self.batch is None:
             return [Ticket(0, k) for k in range(len(plan))]
-        size, batches = self._batches(context)
+        size, batches = self._batches(plan)
         epoch, position = divmod(state.number, batches)
         return [Ticket(epoch, k) for k in range(position * size, (position + 1) * size)]
 
-    def _batches(self, context: Context) -> tuple[int, int]:
-        """Slices of a mini-batch, and how many of these an epoch has."""
-        plan = context.tickets.plan(0)
-        size = (self.batch or context.tickets.rows) // plan.batch_size
+    def _batches(self, plan: BatchPlan) -> tuple[int, int]:
+        """Slices of a mini-batch, and how many mini-batches an epoch has."""
+        size = len(plan) if self.batch is None else self.batch // plan.batch_size
         return size, len(plan) // size
 
     def _figures(self, state: SolverState) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import LocalSolve, Tally
+from psopt.crew.base import LocalSolve, Tally, part_of
 from psopt.schemes.base import SECTION, Context
 from psopt.schemes.exchange import descend
 from psopt.schemes.local import LocalConfig, Solving
@@ -35,6 +35,13 @@ class OneShot(ShardScheme):
         ),
     ] = None
     local: Solving = LocalConfig(gamma=1e-6, passes=500)
+
+    def _batch_sizes(self, count: int, size: int) -> set[int]:
+        """Those of the part, too."""
+        sizes = super()._batch_sizes(count, size)
+        if self.part is not None:
+            sizes |= super()._batch_sizes(part_of(count, self.part), size)
+        return sizes
 
     def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]]:
         """The one round."""

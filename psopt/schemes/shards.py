@@ -15,16 +15,16 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, field
 from dataclasses import dataclass as state
-from dataclasses import field
 from typing import Annotated, Any, ClassVar
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import Cut, Shard, ShardGradient, Tally
+from psopt.crew.base import BatchPlan, Cut, Shard, ShardGradient, Tally
 from psopt.optim.inner import dot
 from psopt.optim.progress import LOWER_BOUND
 from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Spoilt, Update
@@ -85,6 +85,12 @@ class ShardScheme(Scheme):
     ] = "iid"
     local: Solving = LocalConfig()
 
+    @field_validator("local", mode="before")
+    @classmethod
+    def _complete(cls, given: Any) -> Any:
+        """Keys of the section that are left out are as the scheme has them."""
+        return {**asdict(cls.local), **given} if isinstance(given, dict) else given
+
     @abstractmethod
     def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]] | None:
         """One round, measured at its end.
@@ -140,6 +146,18 @@ class ShardScheme(Scheme):
         """Shards of a run that starts now; by default no more than there are samples."""
         return self.shards or min(len(context.crew.workers), context.tickets.rows)
 
+    def batch_sizes(self, plan: BatchPlan, workers: int | None) -> set[int]:
+        """Of the batches of each shard; those of a run that goes on were looked at when it began."""
+        shards = self.shards or min(workers or plan.samples, plan.samples)
+        if workers is None:
+            return {plan.batch_size}
+        counts = {plan.samples // shards, -(-plan.samples // shards)}
+        return {size for count in counts for size in self._batch_sizes(count, plan.batch_size)}
+
+    def _batch_sizes(self, count: int, size: int) -> set[int]:
+        """Of the batches of a shard of ``count`` rows."""
+        return {min(count, size), count % size or size}
+
     def parts(self, context: Context, state: ShardState) -> list[tuple[Shard, float]]:
         """All shards, with their share of the samples."""
         rows, seed = context.tickets.rows, context.tickets.plan(0).seed
@@ -193,9 +211,9 @@ class ShardScheme(Scheme):
         assert state.first is not None
         if LOWER_BOUND <= state.measured <= _RISEN * max(abs(state.first), 1e-300):
             return
+        rounds = "1 round" if state.round == 1 else f"{state.round} rounds"
         lost = Spoilt(
-            f"the objective is {state.measured:.3g} after {state.round} round{'s' * (state.round > 1)}; at the start it "
-            f"was {state.first:.3g}"
+            f"the objective is {state.measured:.3g} after {rounds}; at the start it was {state.first:.3g}"
         )
         lost.updates = made
         raise lost

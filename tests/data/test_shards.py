@@ -74,13 +74,17 @@ def test_iid_shards_see_all_classes_and_shards_by_label_few() -> None:
     assert sum(skewed) <= 2 * 10 - 1  # a cut within a class divides it in two
 
 
-def test_by_label_keeps_the_seeded_order_within_a_label() -> None:
+def test_by_label_keeps_the_seeded_order_within_a_shard() -> None:
+    """The cut is between rows sorted by label; a part of a shard, or a batch, has the labels of the whole."""
     train = labelled(60, classes=3)
-    whole = np.concatenate(cut_into(1, train))
-    sorted_rows = np.concatenate(cut_into(4, train, "by_label"))
-    labels = train.y.numpy()
-    expected = np.concatenate([whole[labels[whole] == label] for label in range(3)])
-    assert np.array_equal(sorted_rows, expected)
+    (whole,), labels = cut_into(1, train), train.y.numpy()
+    by_label = np.concatenate([whole[labels[whole] == label] for label in range(3)])
+    for k, rows in enumerate(cut_into(4, train, "by_label")):
+        assert set(rows) == set(by_label[15 * k : 15 * k + 15])
+        assert np.array_equal(rows, [row for row in whole if row in set(rows)])
+    (halves, _) = cut_into(2, labelled(4000, classes=8), "by_label")
+    first = labelled(4000, classes=8).y.numpy()[halves[:400]]
+    assert np.bincount(first, minlength=4)[:4].min() >= 70
 
 
 def test_a_shard_that_is_not_there() -> None:

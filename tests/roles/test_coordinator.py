@@ -119,6 +119,7 @@ def test_stop_at_accuracy(scheme: dict[str, Any], tmp_path: Path) -> None:
 def test_stop_at_loss(scheme: dict[str, Any], tmp_path: Path) -> None:
     done = run(tmp_path, scheme=scheme, stop={"test_loss": 0.8})
     assert done.reason == "test_loss"
+    assert done.coordinator.progress.seconds_to_target == done.rows("evaluation")[-1]["seconds"]
     losses = [row["test_loss"] for row in done.rows("evaluation")]
     assert losses[-1] <= 0.8 < min(losses[:-1])
 

@@ -11,6 +11,8 @@ import pytest
 from psopt import job
 from psopt.config import ConfigError
 from psopt.optim.solver import Status
+from psopt.record import read_metrics
+from psopt.roles.display import Figures
 from tests.commands import call, no_rank
 from tests.schemes.test_batch import SECTIONS, Loop, small
 from tests.training import job_file, tiny, train
@@ -85,3 +87,21 @@ def test_a_run_is_bounded_by_its_job_alone(name: str, tmp_path: Path) -> None:
     solver.tell(0.9, solver.ask() * 0.0 + 0.01)
     assert solver.status is Status.RUNNING
     assert solver.iterations == 10**9 + 1
+
+
+@pytest.mark.parametrize("scheme", [SECTIONS["sandblaster"], {"name": "dane", "mu": 1.0}])
+def test_the_objective_is_told(scheme: dict[str, Any], tmp_path: Path, no_rank: None) -> None:
+    """While the run goes on, at its end, in the summary, and when its target was reached."""
+    long = {"epochs": 1000, "batch_size": 4}
+    changes = {"scheme": scheme, "optimizer": None, "stop": {"objective": 0.5}, "train": long}
+    path, run = job_file(tmp_path, tiny(tmp_path), **changes), tmp_path / "run"
+    status, text, _ = call("run", path, "--simulate", "--out", run)
+    assert status == 0
+    rows = [row for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "step"]
+    assert rows[-1]["objective"] <= 0.5 < rows[-2]["objective"]
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["objective"] == rows[-1]["objective"]
+    assert summary["seconds_to_target"] == rows[-1]["seconds"]
+    assert f"objective {rows[-1]['objective']:.10g}, test accuracy" in text.splitlines()[-2]
+    figures = Figures(3, 1.0, 20, 1.0, rows[-1]["loss"], 0.5, rows[-1]["objective"])
+    assert figures.text == f"objective {rows[-1]['objective']:.8g}  accuracy 50.00 %"

@@ -193,3 +193,16 @@ def test_learns(name: str, tmp_path: Path) -> None:
     part = max(1, min(10, len(losses) // 4))
     share = 0.9 if name == "one_shot" else 0.6  # of samples so few, the shards know little
     assert sum(losses[-part:]) < share * sum(losses[:part])
+
+
+def test_a_key_of_the_local_section_leaves_the_others_alone(name: str, tmp_path: Path) -> None:
+    """They are as the scheme has them, and not as the section's class has them."""
+    if not on_shards(name):
+        return
+    own = configured(tiny(tmp_path), scheme={"name": name}).scheme.local
+    changed = configured(tiny(tmp_path), scheme={"name": name, "local": {"passes": 8}}).scheme.local
+    assert changed == dataclasses.replace(own, passes=8)
+    with pytest.raises(ValidationError, match="no_such_key"):
+        configured(tiny(tmp_path), scheme={"name": name, "local": {"no_such_key": 1}})
+    with pytest.raises(ValidationError, match="local"):
+        configured(tiny(tmp_path), scheme={"name": name, "local": 5})
