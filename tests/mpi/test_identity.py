@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from psopt import job
 from psopt.record import read_metrics, read_timeline
 from psopt.schemes import SCHEMES
 from tests.mpi.ranks import module, run
@@ -139,6 +140,9 @@ def test_every_scheme(name: str, tmp_path: Path) -> None:
     by_tickets = SCHEMES[name].needs_optimizer
     if by_tickets:
         assert found["samples"] == epochs * rows
+    else:  # and so it has the bits of virtual workers
+        config = job.load(path)
+        assert found["parameters_sha256"] == train(config, tmp_path / "sim", workers=3).sha
     steps = [row for row in read_metrics(folder / "metrics.jsonl") if row["kind"] == "step"]
     assert [row["step"] for row in steps] == list(range(1, found["steps"] + 1))
     if by_tickets:
