@@ -148,6 +148,11 @@ def interrupted(name: str, tmp_path: Path, **changes: Any) -> Iterator[Trained]:
     yield train(config, tmp_path / "run", workers=2, compute=uneven, tree=first.saved())
 
 
+def untimed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the metrics without what depends on the clock and on messages."""
+    return {key: value for key, value in row.items() if key not in ("seconds", "version")}
+
+
 def test_resume(name: str, tmp_path: Path) -> None:
     """State survives a checkpoint; no ticket is lost or repeated; metrics go on."""
     first, second = interrupted(name, tmp_path)
@@ -157,6 +162,12 @@ def test_resume(name: str, tmp_path: Path) -> None:
         assert second.sha == first.sha
         return
     assert (first.reason, second.reason) == ("steps", "steps" if on_shards(name) else "epochs")
+    if not by_tickets(name):
+        whole = train(second.coordinator.config, tmp_path / "whole", workers=3, compute=uneven)
+        assert second.sha == whole.sha
+        rows = [[untimed(row) for row in done.rows("step")] for done in (second, whole)]
+        assert rows[0] == rows[1]
+        assert second.tickets.samples == whole.tickets.samples
     structure, tensors = flatten_tree(kept(second))
     saved, saved_tensors = flatten_tree(second.saved()["scheme"])
     assert saved == structure
@@ -206,3 +217,26 @@ def test_a_key_of_the_local_section_leaves_the_others_alone(name: str, tmp_path:
         configured(tiny(tmp_path), scheme={"name": name, "local": {"no_such_key": 1}})
     with pytest.raises(ValidationError, match="local"):
         configured(tiny(tmp_path), scheme={"name": name, "local": 5})
+
+
+FACTORS = {
+    "dane": ({"mu": 1e39}, {"eta": 1e39}, {"local": {"solver": "svrg", "lr": 1e39}}),
+    "aide": ({"tau": 1e39},),
+    "admm": ({"rho": 1e39},),
+}
+
+
+@pytest.mark.parametrize("scheme", FACTORS)
+def test_factors_are_numbers_of_float32(scheme: str, tmp_path: Path) -> None:
+    data = tiny(tmp_path)
+    for options in FACTORS[scheme]:
+        with pytest.raises(ValidationError, match="less than or equal to 1000"):
+            configured(data, scheme={"name": scheme, **options})
+    with pytest.raises(ValidationError, match="less than or equal to 1000"):
+        configured(data, scheme={"name": scheme}, loss={"l2": 1e39})
+    large = {"dane": {"mu": 1e30}, "aide": {"tau": 1e30}, "admm": {"rho": 1e30}}[scheme]
+    config = configured(
+        data, scheme={"name": scheme, **large}, loss={"l2": 1e30}, optimizer=None, stop={"steps": 2}
+    )
+    done = train(config, tmp_path / "run")
+    assert done.coordinator.server.model.parameters.isfinite().all()
