@@ -16,11 +16,14 @@ gamma               ``local.gamma``: a local solve stops at |grad h_i(w)| <= gam
 p                   mean_i w_i - w_t
 ==================  ===============================================================
 
-With ``safeguard`` a round is accepted where F falls enough along p, F(w_t + a p) <= F(w_t) + c1 a
-<g, p>, a = 1, 1/2, ...; the gradient at the accepted point is that of the next round, so a round that
-is accepted at once costs no message more. Otherwise mu is doubled and the local problems are solved
-again; after an accepted full step mu is halved, never below its configured value (as in S-DANE,
-Jiang, Rodomanov & Stich, 2024). Such a run ends where <g, p> is hidden by the rounding of F.
+With ``safeguard`` the full step is taken where F falls enough along p and is not far beyond its minimum
+there: F(w_t + p) <= F(w_t) + c1 <g, p> and <grad F(w_t + p), p> <= c2 |<g, p>|. Small shards, which
+underestimate the curvature, fail by the second condition. Then a Wolfe search (``psopt.optim.wolfe``)
+looks for a shorter one. The gradient at the accepted point is that of the next round, so a step that is
+accepted at once costs no message more. Where the search finds none, mu is doubled and the local
+problems are solved again; after an accepted full step mu is halved, never below its configured value
+(as in S-DANE, Jiang, Rodomanov & Stich, 2024). Such a run ends where <g, p> is hidden by the rounding
+of F.
 """
 
 from __future__ import annotations
@@ -37,13 +40,15 @@ from torch import Tensor
 
 from psopt.crew.base import LocalSolve, Tally
 from psopt.optim.inner import dot
+from psopt.optim.wolfe import Outcome, Rules, Search
 from psopt.schemes.base import SECTION, Context, Diverged
 from psopt.schemes.exchange import descend
 from psopt.schemes.local import NotNegative, Positive
 from psopt.schemes.shards import GradientScheme, ShardState, norm
 
 _DECREASE = 1e-4  # c1
-_HALVINGS = 4  # of the step, before the round is given up
+_CURVATURE = 0.5  # c2
+_TRIALS = 5  # steps, before the round is given up
 _REJECTIONS = 30  # rounds given up in a row, before the run is
 
 
@@ -101,7 +106,10 @@ class GuardedDane(DaneScheme):
 
     safeguard: Annotated[
         bool,
-        Field(description="Accept a round only where the objective falls enough; else a larger mu"),
+        Field(
+            description="Accept a step only where the objective falls enough; else a shorter one, or a "
+            "larger mu"
+        ),
     ] = False
 
     def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]] | None:
@@ -109,17 +117,17 @@ class GuardedDane(DaneScheme):
         done = (self._guarded if self.safeguard else self._plain)(context, state)
         if done is None:
             return None
-        tally, mu = done
-        return tally, {"mu": mu, "gradient_norm": state.norm}
+        tally, mu, step = done
+        return tally, {"mu": mu, "step_size": step, "gradient_norm": state.norm}
 
-    def _plain(self, context: Context, state: DaneState) -> tuple[Tally, float]:
-        """A round as it comes; the tally at its end, and its mu."""
+    def _plain(self, context: Context, state: DaneState) -> tuple[Tally, float, float]:
+        """A round as it comes; the tally at its end, mu and step."""
         assert state.gradient is not None
         way = self.way(context, state, state.gradient)
         context.place(context.server.vectors[0] + way)
-        return self.measure(context, state), state.proximal
+        return self.measure(context, state), state.proximal, 1.0
 
-    def _guarded(self, context: Context, state: DaneState) -> tuple[Tally, float] | None:
+    def _guarded(self, context: Context, state: DaneState) -> tuple[Tally, float, float] | None:
         """A round that lowers the objective; None, with ``state.over``, when there is none."""
         start = context.server.vectors[0].clone()
         objective, gradient, base = state.measured, state.gradient, state.base
@@ -138,7 +146,7 @@ class GuardedDane(DaneScheme):
                 )
                 return None
             if slope < 0.0:
-                accepted = self._backtrack(context, state, start, way, objective, slope)
+                accepted = self._descend(context, state, start, way, slope)
                 if accepted is not None:
                     return accepted
                 blocked = math.isnan(state.measured or 0.0)
@@ -155,27 +163,34 @@ class GuardedDane(DaneScheme):
         state.over = "no descent: the safeguard rejected every round"
         return None
 
-    def _backtrack(
-        self,
-        context: Context,
-        state: DaneState,
-        start: Tensor,
-        way: Tensor,
-        objective: float,
-        slope: float,
-    ) -> tuple[Tally, float] | None:
-        """The first step along ``way`` that lowers the objective enough; None where none does."""
-        mu = state.proximal
-        for halving in range(_HALVINGS + 1):
-            step = 0.5**halving
+    def _descend(
+        self, context: Context, state: DaneState, start: Tensor, way: Tensor, slope: float
+    ) -> tuple[Tally, float, float] | None:
+        """A step along ``way``, as the module's docstring says; None where none lowers F enough."""
+        mu, objective = state.proximal, state.measured
+        assert objective is not None
+
+        def at(step: float) -> tuple[Tally, float, float]:
             context.place(torch.add(start, way, alpha=step))
             tally = self.measure(context, state)
             assert state.measured is not None
-            if state.measured <= objective + _DECREASE * step * slope:
-                if not halving:
-                    state.proximal = max(self.mu, mu / 2)
-                return tally, mu
-        return None
+            assert state.gradient is not None
+            return tally, state.measured, dot(state.gradient, way)
+
+        tally, value, ahead = at(1.0)
+        if value <= objective + _DECREASE * slope and ahead <= -_CURVATURE * slope:
+            state.proximal = max(self.mu, mu / 2)
+            return tally, mu, 1.0
+        rules = Rules(_DECREASE, _CURVATURE, _TRIALS, 10 * torch.finfo(start.dtype).eps)
+        search, step = Search(rules, objective, slope, 1.0), 1.0
+        search.tell(value, ahead)
+        while search.outcome is Outcome.SEARCHING:
+            step = search.alpha
+            tally, value, ahead = at(step)
+            search.tell(value, ahead)
+        if search.outcome is Outcome.LOWER and search.alpha != step:
+            tally, _, _ = at(search.alpha)  # once more: it was the lowest
+        return None if search.outcome is Outcome.FAILED else (tally, mu, search.alpha)
 
     def _first_mu(self, context: Context, gradient: Tensor, length: float) -> float:
         """A weight to begin with where none is configured: a tenth of the curvature that the way assumes."""

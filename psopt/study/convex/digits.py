@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,13 @@ class Study:
 
     setting: Setting
     penalties: tuple[float, ...] = (1e-3, 1e-4)
-    ways: tuple[tuple[float, bool], ...] = ((0, False), (1, False), (3, False), (0.75, True))
+    ways: tuple[tuple[float, bool], ...] = (
+        (0, False),
+        (1, False),
+        (3, False),
+        (0, True),
+        (0.5, True),
+    )
     crews: tuple[tuple[int, bool], ...] = CREWS
 
 
@@ -77,7 +84,8 @@ def make(
         for trial in trials(study):
             penalty = Penalty(trial.l2)
             if penalty not in optima.results:
-                optima.add(penalty, minimum(study.setting, trial.l2, data, solve))
+                shards = sorted({workers for workers, _ in study.crews})
+                optima.add(penalty, minimum(study.setting, trial.l2, data, solve, shards))
                 say(f"l2 = {trial.l2:g}: {optima.results[penalty]}")
             if trial not in book.results:
                 book.add(trial, run_trial(study.setting, trial, data, optima.results[penalty]))
@@ -91,7 +99,7 @@ def make(
 
 
 def page(study: Study, optima: Mapping[Penalty, Optimum], results: Mapping[Trial, Outcome]) -> str:
-    """The optima, and the rounds of every run, with its gradient passes."""
+    """The rounds of every run, with its gradient passes; the optima, and the best factors a round."""
     heads = [_head(*way) for way in study.ways]
     lines = [["l2", "workers", *heads], ["---:"] * (2 + len(heads))]
     for l2 in study.penalties:
@@ -104,7 +112,15 @@ def page(study: Study, optima: Mapping[Penalty, Optimum], results: Mapping[Trial
         f"{optima[Penalty(l2)].gradient_norm:.0e}"
         for l2 in study.penalties
     )
-    return f"{table}\n\n{found}\n"
+    shards = sorted({workers for workers, _ in study.crews})
+    head = ["l2", *(f"{count} shards" for count in shards)]
+    limits = [head, ["---:"] * len(head)]
+    for l2 in study.penalties:
+        factors = [optima[Penalty(l2)].factor(count) for count in shards]
+        texts = ["-" if math.isnan(factor) else f"{factor:.2f}" for factor in factors]
+        limits.append([f"{l2:g}", *texts])
+    bounds = "\n".join(f"| {' | '.join(line)} |" for line in limits)
+    return f"{table}\n\n{found}\n\n{bounds}\n"
 
 
 def _head(mu: float, safeguard: bool) -> str:

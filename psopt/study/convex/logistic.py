@@ -8,11 +8,12 @@ Pixels are in [0, 1]. With s = 1 for the second digit and -1 for the first::
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ import numpy.typing as npt
 
 from psopt import job
 from psopt.config import JobConfig, dump_job
+from psopt.data.shards import Shard
 from psopt.record import read_metrics, write_atomic
 from psopt.record.files import replacing
 from psopt.roles.display import Several
 from psopt.running import EXITS
 from psopt.schemes.base import Scheme
+from psopt.study.convex.spread import Spread, spread
 from psopt.study.virtual import run
 
 Array = npt.NDArray[np.float64]
@@ -94,10 +97,22 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Optimum:
-    """F*, and the Euclidean norm of the gradient there."""
+    """F*, and what is known of the place.
+
+    Attributes:
+        value: F*.
+        gradient_norm: Euclidean, there.
+        spreads: by the number of shards, as text: what ``Spread`` says of them.
+    """
 
     value: float
     gradient_norm: float
+    spreads: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def factor(self, shards: int) -> float:
+        """That F - F* falls by in a round at best; NaN where it was not asked for."""
+        found = self.spreads.get(str(shards))
+        return Spread(*found).factor if found else math.nan
 
 
 @dataclass(frozen=True)
@@ -183,13 +198,23 @@ def run_trial(setting: Setting, trial: Trial, data: Path, optimum: Optimum) -> O
     return Outcome(row["step"], end, gap, row["epoch"])
 
 
-def minimum(setting: Setting, l2: float, data: Path, solve: Solve) -> Optimum:
+def minimum(
+    setting: Setting, l2: float, data: Path, solve: Solve, shards: Sequence[int] = ()
+) -> Optimum:
     """F* by ``solve``, from exact derivatives in float64.
+
+    Args:
+        setting: of the study.
+        l2: weight of the penalty.
+        data: the digits.
+        solve: finds w*.
+        shards: numbers of shards whose ``Spread`` is wanted.
 
     Raises:
         ValueError: the gradient that it ends with is not tiny.
     """
-    train = job.assemble(_job(sections(setting, Trial(l2, 1, False, 0.0), data))).data.train
+    config = _job(sections(setting, Trial(l2, 1, False, 0.0), data))
+    train = job.assemble(config).data.train
     x, y = train.range(0, len(train))
     rows = x.flatten(1).double().numpy() * (2.0 * y.double().numpy() - 1.0)[:, None]
     problem = Logistic(rows, l2)
@@ -200,7 +225,13 @@ def minimum(setting: Setting, l2: float, data: Path, solve: Solve) -> Optimum:
         raise ValueError(
             f"l2 = {l2:g}: the gradient at the optimum that was found is {norm:.1e} long"
         )
-    return Optimum(value, norm)
+    found = {}
+    for count in shards:
+        parts = [rows[Shard(k, count, "iid", config.seed).rows(train)] for k in range(count)]
+        hessians = [Logistic(part, l2).hessian(w) for part in parts]
+        known = spread(problem.hessian(w), hessians, [len(part) / len(rows) for part in parts])
+        found[str(count)] = (known.least, known.most)
+    return Optimum(value, norm, found)
 
 
 def _job(written: Mapping[str, Any]) -> JobConfig[Scheme]:

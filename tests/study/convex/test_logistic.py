@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import h5py
@@ -22,6 +23,7 @@ from psopt.study.convex.logistic import (
     minimum,
     run_trial,
 )
+from psopt.study.convex.spread import spread
 
 SETTING = Setting(gamma=1e-3, rounds=12)
 STUDY = Study(SETTING, (0.1, 0.01), ((0.0, False), (3.0, True)), ((2, False), (2, True)))
@@ -105,7 +107,10 @@ def formula(trial: Trial) -> Outcome:
 
 
 def test_page() -> None:
-    optima = {Penalty(0.1): Optimum(0.25, 1e-13), Penalty(0.01): Optimum(0.125, 2e-13)}
+    optima = {
+        Penalty(0.1): Optimum(0.25, 1e-13, {"2": [1.0, 3.0]}),
+        Penalty(0.01): Optimum(0.125, 2e-13),
+    }
     results = {trial: formula(trial) for trial in trials(STUDY) if not (trial.mpi and trial.mu)}
     golden = Path(__file__).with_name("golden_logistic.md")
     assert page(STUDY, optima, results) == golden.read_text(encoding="utf-8")
@@ -123,3 +128,26 @@ def test_an_interrupted_study_goes_on(mnist: Path, tmp_path: Path) -> None:
     assert make(study, mnist, tmp_path / "out", newton, said.append) == text
     assert len(said) == 3
     assert (tmp_path / "out" / "logistic.md").read_text(encoding="utf-8") == text
+
+
+def test_spread_of_shards() -> None:
+    """Of diagonal Hessians: the harmonic mean says how much is lost; equal shards lose nothing."""
+    shards = [np.diag([1.0, 4.0, 2.0]), np.diag([3.0, 4.0, 8.0])]
+    found = spread((shards[0] + shards[1]) / 2, shards, [0.5, 0.5])
+    assert (found.least, found.most) == pytest.approx((1.0, 25 / 16))
+    assert found.factor == pytest.approx((9 / 41) ** 2)
+    skewed = spread(0.25 * shards[0] + 0.75 * shards[1], shards, [0.25, 0.75])
+    assert skewed.most == pytest.approx(max(2.5 * (0.25 + 0.25), 6.5 * (0.125 + 0.75 / 8)))
+    assert spread(shards[0], [shards[0]] * 3, [0.2, 0.3, 0.5]).factor == pytest.approx(
+        0.0, abs=1e-20
+    )
+
+
+def test_an_optimum_knows_the_spread(mnist: Path, tmp_path: Path) -> None:
+    data = digits(mnist, SETTING, tmp_path / "digits.h5")
+    optimum = minimum(SETTING, 0.01, data, newton, (3,))
+    least, most = optimum.spreads["3"]
+    assert 0.99 < least < 1.1
+    assert least < most < 3.0
+    assert 0.0 < optimum.factor(3) == pytest.approx(((most - least) / (most + least)) ** 2)
+    assert math.isnan(optimum.factor(4))
