@@ -10,21 +10,25 @@ this process (``crew/sim.py``). The contract, tested over both by ``tests/crew/t
 - ``submit`` does not block. ``collect`` returns the next event, whichever worker it comes from.
   Replies of one worker come in the order of its tasks. A worker is idle when ``collect`` has
   returned the replies to all tasks submitted to it.
-- ``gather`` and ``reduce`` deal tasks to the workers in contiguous blocks (``deal``) and return
-  replies in task order. Replies to earlier tasks that arrive meanwhile are kept for ``collect``,
-  their workers are not idle before, and ``idle`` keeps its order: an evaluation in the middle of an
-  asynchronous run leaves arrival order and staleness as they are.
+- ``gather``, ``reduce`` and ``each`` deal tasks to the workers in contiguous blocks (``deal``).
+  Replies to earlier tasks that arrive meanwhile are kept for ``collect``, their workers are not idle
+  before, and ``idle`` keeps its order: an evaluation in the middle of an asynchronous run leaves
+  arrival order and staleness as they are.
 - ``reduce`` sums vectors in task order, never in arrival order, so the bits do not depend on
   timing.
 - ``together`` has all workers, idle before, perform rounds among themselves; afterwards each holds
   the version that it returns.
+- A worker may be lost, at any time; it is none of ``workers`` from then on. What it was doing for
+  ``gather``, ``reduce`` or ``each`` is dealt to those that are left, what was submitted to it comes
+  back from ``collect`` as ``Lost``. Replies that have arrived count. Where nobody is left, all of
+  these raise ``WorkerLost``. Only crews that say so below can lose a worker and go on.
 - ``Reply.result.vectors`` are borrowed until the next call that takes in replies.
 - ``close`` takes in every owed reply before it stops the workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -134,6 +138,9 @@ class Crew(Protocol):
 
     def collect(self) -> Reply | Lost:
         """The next event. Raises RuntimeError when no task is open."""
+
+    def each(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Reply]]:
+        """Position of a task and its reply, as they arrive; vectors are borrowed until the next."""
 
     def gather(self, tasks: Sequence[Task]) -> list[Reply]:
         """Replies to ``tasks``, in task order, without their vectors."""

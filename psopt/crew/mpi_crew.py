@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -119,19 +119,22 @@ class MpiCrew:
             self._idle[reply.worker] = None
         return reply
 
-    def gather(self, tasks: Sequence[Task]) -> list[Reply]:
-        """Replies in task order, without vectors."""
+    def each(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Reply]]:
+        """Position of a task and its reply, as they arrive."""
         self._take_back()
-        wanted = self._deal_out(tasks)
-        arrived: dict[int, Reply] = {}
-        while len(arrived) < len(wanted):
+        wanted = {serial: position for position, serial in enumerate(self._deal_out(tasks))}
+        while wanted:
             serial, reply = self._receive(None)
             if serial in wanted:
+                yield wanted.pop(serial), reply
                 self._release(reply.result.vectors)
-                arrived[serial] = reply.bare()
             else:
                 self._kept.append(reply)
-        return [arrived[serial] for serial in wanted]
+
+    def gather(self, tasks: Sequence[Task]) -> list[Reply]:
+        """Replies in task order, without vectors."""
+        arrived = {position: reply.bare() for position, reply in self.each(tasks)}
+        return [arrived[position] for position in range(len(tasks))]
 
     def reduce(self, tasks: Sequence[Task], out: Vectors) -> list[Reply]:
         """Sum the replies' vectors in task order into ``out``.

@@ -1,17 +1,16 @@
 """A virtual cluster in this process: real gradients, virtual time.
 
-Every task is performed here, one after another, on one replica, at the moment it is given out; its
-reply is delivered at the virtual time at which a worker with the drawn computing time, behind the
-modelled network, would have delivered it. So the parameters follow exactly the course that they
-would take on such a cluster, and 4,096 workers need the memory of their open replies only.
-Evaluation is measurement and takes no virtual time.
+Every task is performed here on one replica, at the moment it is given out; its reply is delivered at
+the virtual time at which a worker with the drawn computing time, behind the modelled network, would
+have delivered it. So the parameters follow exactly the course that they would take on such a cluster,
+and 4,096 workers need the memory of their open replies only. Workers may die and the run goes on.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -32,7 +31,7 @@ from psopt.crew.base import (
     needs_vectors,
     sum_in_order,
 )
-from psopt.crew.virtual import Network
+from psopt.crew.virtual import Network, nbytes
 from psopt.replica.memory import Memory
 from psopt.replica.replica import Replica
 from psopt.replica.tasks import Alone
@@ -42,7 +41,7 @@ Compute = Callable[[int, int], float]
 
 @dataclass(order=True, slots=True)
 class _Event:
-    """A worker has finished a task, or is found dead (``reply`` is None), at virtual time ``at``."""
+    """A worker has finished a task, or is found dead (no ``reply``), at virtual time ``at``."""
 
     at: float
     serial: int
@@ -80,11 +79,11 @@ class SimCrew:
         self._published: dict[int, tuple[Vectors, Any]] = {}
         self._held: dict[int, int] = {}
         self._free = dict.fromkeys(range(workers), 0.0)
-        self._open: dict[int, deque[Task]] = {worker: deque() for worker in range(workers)}
+        self._open: dict[int, deque[tuple[int, Task]]] = {w: deque() for w in range(workers)}
         self._owed = dict.fromkeys(range(workers), 0)  # submitted, and not yet collected
         self._idle: dict[int, None] = dict.fromkeys(range(workers))
         self._events: list[_Event] = []
-        self._kept: deque[_Event] = deque()
+        self._kept: deque[Reply | Lost] = deque()
         self._serial = 0
         self._memories: dict[int, Memory] = {}
 
@@ -117,15 +116,34 @@ class SimCrew:
 
     def collect(self) -> Reply | Lost:
         """The event that is next in virtual time."""
-        if len(self._idle) == len(self._open):
+        if not self._kept and len(self._idle) == len(self._open):
             raise RuntimeError("collect: no task is open, so no reply can come")
-        event = self._kept.popleft() if self._kept else self._next()
-        if event.reply is None:
-            return self._bury(event.worker)
-        self._owed[event.worker] -= 1
-        if not self._owed[event.worker]:
-            self._idle[event.worker] = None
-        return event.reply
+        if self._kept:
+            found = self._kept.popleft()
+        else:
+            event = self._next()
+            found = event.reply or Lost(event.worker, tuple(t for _, t in self._bury(event.worker)))
+        if isinstance(found, Reply) and found.worker in self._owed:
+            self._owed[found.worker] -= 1
+            if not self._owed[found.worker]:
+                self._idle[found.worker] = None
+        return found
+
+    def each(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Reply]]:
+        """Position of a task and its reply, as they arrive; tasks of the dead are dealt out again."""
+        wanted = self._deal_out(list(enumerate(tasks)))
+        while wanted:
+            event = self._next()
+            if event.reply is None:
+                lost = self._bury(event.worker)
+                if owed := tuple(task for serial, task in lost if serial not in wanted):
+                    self._kept.append(Lost(event.worker, owed))
+                if again := [(wanted.pop(s), t) for s, t in lost if s in wanted]:
+                    wanted |= self._deal_out(again)
+            elif event.serial in wanted:
+                yield wanted.pop(event.serial), event.reply
+            else:
+                self._kept.append(event.reply)
 
     def gather(self, tasks: Sequence[Task]) -> list[Reply]:
         """Replies in task order, without vectors. Evaluation is measurement: it takes no virtual time."""
@@ -135,11 +153,11 @@ class SimCrew:
                 for worker, block in self._blocks(len(tasks))
                 for position in block
             ]
-        return [reply.bare() for reply in self._all(tasks)]
+        return [reply.bare() for reply in self._in_order(tasks)]
 
     def reduce(self, tasks: Sequence[Task], out: Vectors) -> list[Reply]:
         """Sum the replies' vectors in task order into ``out``."""
-        replies = self._all(tasks)
+        replies = self._in_order(tasks)
         for position, total in enumerate(out):
             sum_in_order([reply.result.vectors[position] for reply in replies], total)
         return [reply.bare() for reply in replies]
@@ -152,7 +170,7 @@ class SimCrew:
         for worker in self.workers:
             if needs_vectors(task, self._held.get(worker)):
                 carried = self._published[task.version][0]
-                self._now = self._network.to_worker(sent, _bytes(carried))
+                self._now = self._network.to_worker(sent, nbytes(carried))
         result = self._perform(self.workers[0], task)
         tallies, rounds = iter(result.tallies), []
         for tickets in task.rounds:
@@ -165,7 +183,7 @@ class SimCrew:
     def fetch(self, version: int) -> Result:
         """State of the replica, after the time that its vectors need to the server."""
         result = self._perform(self.workers[0], Fetch(version))
-        self._now = self._network.to_server(self._now, _bytes(result.vectors))
+        self._now = self._network.to_server(self._now, nbytes(result.vectors))
         return result
 
     def close(self) -> None:
@@ -189,12 +207,11 @@ class SimCrew:
 
     def _give(self, worker: int, task: Task) -> int:
         """Perform ``task`` now and schedule its reply; the serial number of the event."""
-        carried: Vectors = ()
-        if needs_vectors(task, self._held.get(worker)):
-            carried = self._published[task.version][0]
+        sent = needs_vectors(task, self._held.get(worker))
+        carried: Vectors = self._published[task.version][0] if sent else ()
         self._held[worker] = task.version
         free = self._free[worker]
-        start = max(self._network.to_worker(self._now, _bytes(carried)), free)
+        start = max(self._network.to_worker(self._now, nbytes(carried)), free)
         result = self._perform(worker, task)
         seconds = self._compute_seconds(worker, result)
         result, end = replace(result, seconds=seconds), start + seconds
@@ -206,7 +223,7 @@ class SimCrew:
         self._serial += 1
         at = end if reply else max(death, self._now)
         heapq.heappush(self._events, _Event(at, self._serial, worker, reply))
-        self._open[worker].append(task)
+        self._open[worker].append((self._serial, task))
         return self._serial
 
     def _compute_seconds(self, worker: int, result: Result) -> float:
@@ -220,7 +237,7 @@ class SimCrew:
         if event.reply is None:
             self._now = max(self._now, event.at)
             return event
-        start, size = self._now, _bytes(event.reply.result.vectors)
+        start, size = self._now, nbytes(event.reply.result.vectors)
         arrival = self._network.to_server(event.at, size)
         self._observe(worker + 1, ("send", event.at, arrival))
         self._observe(0, ("wait", start, max(start, arrival)))
@@ -230,33 +247,32 @@ class SimCrew:
         self._free[worker] = max(self._free[worker], arrival)
         return event
 
-    def _bury(self, worker: int) -> Lost:
-        tasks = tuple(self._open.pop(worker))
-        for table in (self._owed, self._held, self._free, self._memories):
+    def _bury(self, worker: int) -> deque[tuple[int, Task]]:
+        """Forget a dead worker; its open tasks, with their serial numbers."""
+        tasks = self._open.pop(worker)
+        for table in (self._owed, self._held, self._free, self._memories, self._idle):
             table.pop(worker, None)
         self._events = [event for event in self._events if event.worker != worker]
-        self._kept = deque(event for event in self._kept if event.worker != worker)
         heapq.heapify(self._events)
-        return Lost(worker, tasks)
+        return tasks
 
-    def _all(self, tasks: Sequence[Task]) -> list[Reply]:
-        """Deal ``tasks`` out and wait for all replies; others are kept for ``collect``."""
+    def _in_order(self, tasks: Sequence[Task]) -> list[Reply]:
+        """Replies in task order."""
+        arrived = dict(self.each(tasks))
+        return [arrived[position] for position in range(len(tasks))]
+
+    def _deal_out(self, tasks: Sequence[tuple[int, Task]]) -> dict[int, int]:
+        """Give tasks, with their positions, to the workers in blocks; position by serial number."""
         wanted = {}
         for worker, block in self._blocks(len(tasks)):
-            for position in block:
-                wanted[self._give(worker, tasks[position])] = worker
-        busy, replies = set(wanted.values()), dict[int, Reply]()
-        while len(replies) < len(wanted):
-            event = self._next()
-            if event.reply is None and event.worker in busy:
-                raise WorkerLost(f"worker {event.worker} is gone in a synchronous round")
-            if event.reply is not None and event.serial in wanted:
-                replies[event.serial] = event.reply
-            else:
-                self._kept.append(event)
-        return [replies[serial] for serial in wanted]
+            for k in block:
+                position, task = tasks[k]
+                wanted[self._give(worker, task)] = position
+        return wanted
 
     def _blocks(self, items: int) -> list[tuple[int, range]]:
+        if not self._open:
+            raise WorkerLost("all workers are gone; resume from the last checkpoint")
         return list(zip(self.workers, deal(items, len(self.workers)), strict=True))
 
     def _pass_round(self, counts: Sequence[int]) -> None:
@@ -267,7 +283,7 @@ class SimCrew:
             for worker, block in self._blocks(len(counts))
         ]
         slowest = start + max(seconds)
-        size = _bytes(self._replica.model.vectors)
+        size = nbytes(self._replica.model.vectors)
         self._now = slowest + self._network.allreduce(len(self.workers), size)
         self._free.update(dict.fromkeys(self.workers, self._now))
         for worker, own in zip(self.workers, seconds, strict=True):
@@ -275,10 +291,8 @@ class SimCrew:
             self._observe(worker + 1, ("wait", start + own, slowest))
             self._observe(worker + 1, ("send", slowest, self._now))
         self._observe(0, ("wait", start, self._now))
-        for worker in self.workers:
-            if self._deaths.get(worker, float("inf")) <= self._now:
-                raise WorkerLost(f"worker {worker} is gone in a synchronous round")
-
-
-def _bytes(vectors: Vectors) -> int:
-    return sum(vector.nbytes for vector in vectors)
+        dead = [w for w in self.workers if self._deaths.get(w, float("inf")) <= self._now]
+        for worker in dead:
+            self._bury(worker)
+        if dead:  # those that are left do the round again
+            self._pass_round(counts)

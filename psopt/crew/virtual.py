@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from psopt.replica.tasks import Vectors
+
 Draw = Callable[[np.random.Generator], float]
 
 
@@ -87,3 +89,8 @@ class Network:
         """Seconds of a bandwidth-optimal allreduce among ``workers`` (reduce-scatter, then allgather)."""
         share = (workers - 1) / workers
         return 0.0 if workers == 1 else 2 * (self.latency + share * size / self.bandwidth)
+
+
+def nbytes(vectors: Vectors) -> int:
+    """Bytes of a message with these vectors."""
+    return sum(vector.nbytes for vector in vectors)

@@ -24,7 +24,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import LocalSolve, Lost, Shard, Tally, WorkerLost, deal
+from psopt.crew.base import LocalSolve, Shard, Tally
 from psopt.schemes.base import SECTION, Context
 from psopt.schemes.exchange import account, check_solutions
 from psopt.schemes.local import LocalConfig, Positive, Solving
@@ -81,32 +81,19 @@ class Admm(ShardScheme):
         crew, server, duals = context.crew, context.server, state.duals
         assert duals is not None
         crew.retire(server.version)
-        anchors: dict[int, tuple[int, Tensor]] = {}
-        for worker, block in zip(crew.workers, deal(len(parts), len(crew.workers)), strict=True):
-            for k in block:
-                anchor = z - duals[k]
-                server.place(anchor)
-                anchors[server.version] = k, anchor
-                crew.publish(server.version, (anchor, *server.vectors[1:]))
-                task = LocalSolve(
-                    server.version,
-                    parts[k][0],
-                    1.0,
-                    self.local.method,
-                    mu=self.rho,
-                    penalty=False,
-                    turn=state.round,
-                )
-                crew.submit(worker, task)
-        points: dict[int, Tensor] = {}
-        while len(points) < len(parts):
-            event = crew.collect()
-            if isinstance(event, Lost):
-                raise WorkerLost(f"worker {event.worker} is gone in a synchronous round")
-            k, anchor = anchors[event.task.version]
-            account(context, [event])
-            check_solutions([event])
-            points[k] = anchor + event.result.vectors[0]
-        for version in anchors:
-            crew.retire(version)
-        return [points[k] for k in range(len(parts))]
+        anchors, tasks = [], []
+        for (shard, _), dual in zip(parts, duals, strict=True):
+            anchor = z - dual
+            server.place(anchor)
+            anchors.append(anchor)
+            version = server.version
+            crew.publish(version, (anchor, *server.vectors[1:]))
+            method, mu, turn = self.local.method, self.rho, state.round
+            tasks.append(LocalSolve(version, shard, 1.0, method, mu=mu, penalty=False, turn=turn))
+        for k, reply in crew.each(tasks):
+            account(context, [reply])
+            check_solutions([reply])
+            anchors[k].add_(reply.result.vectors[0])
+        for task in tasks:
+            crew.retire(task.version)
+        return anchors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,28 @@ def test_factors_are_numbers_of_float32(scheme: str, tmp_path: Path) -> None:
     )
     done = train(config, tmp_path / "run")
     assert done.coordinator.server.model.parameters.isfinite().all()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_deaths(name: str, seed: int, tmp_path: Path) -> None:
+    """Two of three workers die at random moments: synchronous methods end with the bits of the undisturbed run.
+
+    In an asynchronous one every ticket is applied exactly once.
+    """
+    changes = {"stop": {"steps": 4}, "train": {"epochs": 10**4, "batch_size": 4}}
+    config = job_of(name, tiny(tmp_path, rows=22), **({} if by_tickets(name) else changes))
+    whole = train(config, tmp_path / "whole", workers=3, compute=uneven)
+    draw = random.Random(seed)
+    seconds = whole.coordinator.progress.seconds
+    deaths = {w: draw.uniform(0.0, seconds) for w in draw.sample(range(3), 2)}
+    done = train(config, tmp_path / "run", workers=3, compute=uneven, deaths=deaths)
+    assert (done.status, done.reason) == (whole.status, whole.reason)
+    if by_tickets(name):
+        assert sorted(done.applied) == every_ticket(config, 22)
+    if name not in ("asp", "wasp"):
+        assert done.sha == whole.sha
+        assert done.tickets.samples == whole.tickets.samples
+        assert [untimed(row) for row in done.rows("step")] == [
+            untimed(row) for row in whole.rows("step")
+        ]
+        assert len(done.crew.workers) < 3
