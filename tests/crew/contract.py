@@ -217,6 +217,28 @@ def one_task_object_many_times(case: Case) -> None:
     assert collect(crew).worker == crew.workers[-1]
 
 
+@check(SMALL)
+def each_reply_comes_with_its_position_and_vectors(case: Case) -> None:
+    """Tasks at versions of their own; a reply to an earlier task stays for ``collect``."""
+    crew, server, tasks = case.crew, case.setup.server(), []
+    crew.publish(0, server.vectors)
+    crew.submit(crew.workers[0], Gradient(0, Ticket(1, 0)))
+    expected = []
+    for version in range(1, 8):
+        moved = (server.vectors[0] + version, *server.vectors[1:])
+        crew.publish(version, moved)
+        tasks.append(Gradient(version, Ticket(0, version - 1)))
+        replica = case.setup.replica()
+        replica.load(version, moved)
+        expected.append(bits(replica.perform(tasks[-1], Alone(), Memory()).vectors))
+    found = {k: (reply.task, bits(reply.result.vectors)) for k, reply in crew.each(tasks)}
+    assert [found[k] for k in range(7)] == list(zip(tasks, expected, strict=True))
+    assert collect(crew).task == Gradient(0, Ticket(1, 0))
+    for version in range(8):
+        crew.retire(version)
+    assert list(crew.each([])) == []
+
+
 def left_to_right(results: Sequence[Result]) -> list[Tensor]:
     """Sums of the results' vectors, formed by NumPy; counters count once."""
     sums = [vector.numpy().copy() for vector in results[0].vectors]
