@@ -48,6 +48,7 @@ def _worker_id(key: Any) -> Any:
 
 WorkerId = Annotated[int, BeforeValidator(_worker_id), Field(ge=0)]
 Slowdown = Annotated[FiniteFloat, Field(gt=0, le=1e6)]
+VirtualTime = Annotated[FiniteFloat, Field(ge=0)]
 
 
 class ClusterConfig(Section):
@@ -74,6 +75,18 @@ class ClusterConfig(Section):
         le=1e9,
         description="Simulated time of the server for one update (seconds).",
     )
+    deaths: dict[WorkerId, VirtualTime] = Field(
+        default={},
+        description="Worker id to the simulated time at which it dies (seconds from the start of an "
+        "attempt).",
+    )
+    min_workers: int = Field(
+        default=1,
+        ge=1,
+        le=100_000,
+        description="Fewest workers that a simulated run goes on with; with fewer it ends as failed, "
+        "after a checkpoint.",
+    )
     emulate: bool = Field(
         default=False,
         description="On real ranks: sleep after each task until as much time has passed as the "
@@ -84,16 +97,19 @@ class ClusterConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _stragglers_exist(self) -> Self:
+    def _workers_exist(self) -> Self:
         problems = [
             Problem(
-                ("stragglers", worker),
+                (key, worker),
                 f"there is no worker {worker}: ids go from 0 to {self.workers - 1}",
                 at_key=True,
             )
-            for worker in self.stragglers
+            for key, named in (("stragglers", self.stragglers), ("deaths", self.deaths))
+            for worker in named
             if worker >= self.workers
         ]
+        if self.min_workers > self.workers:
+            problems.append(Problem(("min_workers",), f"there are {self.workers} workers only"))
         if problems:
             raise SectionError(problems)
         return self

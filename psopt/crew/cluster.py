@@ -21,6 +21,7 @@ def virtual_crew(config: JobConfig[Any], replica: Replica, observe: Observer) ->
         Network(cluster.latency, cluster.bandwidth),
         server_cost=cluster.server_cost,
         observer=observe,
+        deaths=cluster.deaths,
     )
 
 

@@ -4,45 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from psopt.config import JobConfig
-from psopt.crew.base import Crew, Evaluate, Tally, deal
+from psopt.crew.base import Crew, Evaluate, Tally, WorkerLost, deal
 from psopt.data.plan import TicketBook
 from psopt.optim.finite import all_finite, is_finite
 from psopt.record import CheckpointError, CheckpointStore, Tree
 from psopt.roles.journal import Journal
+from psopt.roles.progress import Progress
 from psopt.roles.server import ParameterServer
 from psopt.schemes.base import Context, Diverged, Limit, Scheme, Spoilt, Update
-
-
-@dataclass(slots=True)
-class Progress:
-    """Where the run stands. Saved with every checkpoint.
-
-    Attributes:
-        step: updates made, refused ones not counted.
-        refused: updates refused.
-        seconds: training clock, evaluation excluded.
-        evaluation_seconds: time spent evaluating.
-        test_loss, test_accuracy: of the last evaluation, at ``evaluated_at`` steps.
-        best_test_accuracy: over all evaluations.
-        seconds_to_target: training clock when a target of ``stop`` (test_accuracy, test_loss or
-            objective) was first reached.
-        objective: after the last update; None where the scheme does not measure it.
-    """
-
-    step: int = 0
-    refused: int = 0
-    seconds: float = 0.0
-    evaluation_seconds: float = 0.0
-    test_loss: float | None = None
-    test_accuracy: float | None = None
-    best_test_accuracy: float | None = None
-    seconds_to_target: float | None = None
-    evaluated_at: int = -1
-    objective: float | None = None
 
 
 class Coordinator:
@@ -83,6 +56,7 @@ class Coordinator:
             self._begin,
         )
         self._test_samples = test_samples
+        self._workers = crew.workers
         self._saved_at: tuple[int, int, int] | None = None
         self._clock_base = 0.0
         self.state: Any = None
@@ -99,6 +73,8 @@ class Coordinator:
             self._evaluate()
             if (problem := self._checkpoint()) is not None:
                 status, reason = "failed", problem
+        except WorkerLost as error:
+            status, reason = "failed", str(error)
         except Diverged as error:
             status, reason = "diverged", str(error)
             self._account(error.updates)
@@ -127,14 +103,36 @@ class Coordinator:
         while (reason := self._reason_to_stop()) is None:
             before = self._position()
             updates = self.scheme.step(self.context, self.state, self._limit())
+            self._account(updates)
+            self._watch()
             if not updates:
                 return self.scheme.reason(self.state)
-            self._account(updates)
             if self._evaluation_due(before):
                 self._evaluate()
             if self._crossed(self.config.checkpoint.every_steps, before[0]):
                 self._checkpoint()
         return reason
+
+    def _watch(self) -> None:
+        """See who is gone.
+
+        Raises:
+            WorkerLost: fewer are left than the job wants.
+        """
+        workers, least = self.crew.workers, self.config.cluster.min_workers
+        if len(workers) == len(self._workers):
+            return
+        gone = [worker for worker in self._workers if worker not in workers]
+        self._workers = workers
+        self.progress.lost += gone
+        for worker in gone:
+            self.journal.warn(f"worker {worker} is gone; {len(workers)} go on")
+        if len(workers) < least:
+            problem = self._checkpoint() if workers else None
+            raise WorkerLost(
+                f"{len(workers)} workers are left, cluster.min_workers is {least}: resume with more"
+                + (f"; {problem}" if problem else "")
+            )
 
     def _account(self, updates: Sequence[Update]) -> None:
         progress, tickets = self.progress, self.tickets

@@ -54,6 +54,8 @@ def summarise(
         "mean_staleness": sum(s * n for s, n in staleness.items()) / applied if applied else 0.0,
         "max_staleness": max(staleness, default=0),
         "staleness_histogram": {str(s): n for s, n in sorted(staleness.items())},
+        "degraded": bool(progress.lost),
+        "lost_workers": progress.lost,
         "refused_updates": progress.refused,
         "refused_samples": tickets.refused_samples,
         "parameters": server.model.parameters.numel(),

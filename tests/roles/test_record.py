@@ -25,7 +25,14 @@ SUMMARY = {
     *("name", "scheme", "workers", "crew", "status", "reason", "steps", "samples", "epochs"),
     *("seconds", "wall_seconds", "evaluation_seconds", "test_accuracy", "test_loss"),
     *("best_test_accuracy", "objective", "seconds_to_target", "mean_staleness", "max_staleness"),
-    *("staleness_histogram", "refused_updates", "refused_samples", "parameters"),
+    *(
+        "degraded",
+        "lost_workers",
+        "staleness_histogram",
+        "refused_updates",
+        "refused_samples",
+        "parameters",
+    ),
     *("parameters_sha256", "optimizer", "lr", "batch_size", "seed", "worker_seconds", "attempts"),
 }
 SCHEMES: list[dict[str, Any]] = [
