@@ -110,7 +110,7 @@ class Optimum:
     spreads: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def factor(self, shards: int) -> float:
-        """That F - F* falls by in a round at best; NaN where it was not asked for."""
+        """What is left of F - F* after a round, at best; NaN where it was not asked for."""
         found = self.spreads.get(str(shards))
         return Spread(*found).factor if found else math.nan
 

@@ -1,9 +1,9 @@
 """How fast rounds of averaged local Newton steps can be: by the spectrum of (mean_i H_i^-1) H at the optimum.
 
 Near the optimum, with exact local solutions and mu = 0, a round of DANE takes the step -a P g with
-P = mean_i H_i^-1 (Shamir, Srebro & Zhang, ICML 2014, eq. 16). With eigenvalues of P H from l to L, no
-step a that is kept makes F - F* fall by a smaller factor a round, for all starts, than
-((L - l) / (L + l))^2, that of a = 2 / (L + l). Shards that know little of each other make L large.
+P = mean_i H_i^-1 (Shamir, Srebro & Zhang, ICML 2014, eq. 16). With eigenvalues of P H from l to L,
+F - F* is sure to fall to ((L - l) / (L + l))^2 of itself by a = 2 / (L + l), and by exact searches along
+P g; for the worst start it does no better. Shards that know little of each other make L large.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Spread:
 
     @property
     def factor(self) -> float:
-        """That the gap falls by in a round, at best."""
+        """What is left of the gap after a round at the best step, from the worst start."""
         return ((self.most - self.least) / (self.most + self.least)) ** 2
 
 
