@@ -56,9 +56,14 @@ def _check_parts(parts: Parts) -> None:
     """Whether the samples can be cut into the scheme's mini-batches or shards.
 
     Raises:
-        DataError: there are too few, or no labels to cut by.
+        DataError: there are too few, or no labels to cut by or to be right about.
     """
     scheme, data = parts.config.scheme, parts.data
+    if data.regression and parts.config.stop.test_accuracy is not None:
+        raise DataError(
+            f"{data.path} has targets instead of class labels, so there is no accuracy to stop at: use "
+            "stop.test_loss or stop.objective"
+        )
     if isinstance(scheme, SolverScheme) and (scheme.batch or 1) > len(data.train):
         raise DataError(
             f"{data.path} has {len(data.train)} training samples: scheme.batch may be no more; null "

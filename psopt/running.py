@@ -197,6 +197,11 @@ def _conduct(coordinator: Coordinator, start: Prepared, crews: _Crews) -> tuple[
     write_atomic(start.run.ranks_path, to_json(crews.meet(start.parts.model), indent=2))
     if start.before is not None:
         _restore(coordinator, start.tree)
+    cluster, ranks = start.config.cluster, len(coordinator.crew.workers)
+    if "workers" in cluster.model_fields_set and cluster.workers != ranks:
+        coordinator.journal.note(
+            f"cluster.workers: {cluster.workers} is of the virtual cluster; this run has {ranks} workers"
+        )
     for message in filter(None, (*start.warnings, job.needless(start.config))):
         coordinator.journal.warn(message)
     before = coordinator.progress.step

@@ -273,3 +273,14 @@ def test_threads(
         monkeypatch.setenv("OMP_NUM_THREADS", user)
     assert job.set_threads(wanted, share) == threads
     assert set_to == [threads]
+
+
+def test_no_accuracy_to_stop_at(tmp_path: Path) -> None:
+    config = configured(
+        tiny(tmp_path, regression=True),
+        model={"name": "linear"},
+        loss={"name": "mse"},
+        stop={"test_accuracy": 0.9},
+    )
+    with pytest.raises(DataError, match=r"no accuracy to stop at: use stop.test_loss or"):
+        precheck.check(job.assemble(config))

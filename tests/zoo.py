@@ -45,3 +45,16 @@ def replacing(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
     return nn.Sequential(
         nn.Flatten(), Shifted(width), nn.Linear(width, 8), nn.Tanh(), nn.Linear(8, outputs)
     )
+
+
+def shifted_and_normed(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """A buffer that the objective depends on, and another whose statistics are made anew for a test."""
+    width = math.prod(input_shape)
+    return nn.Sequential(
+        nn.Flatten(),
+        Shifted(width),
+        nn.Linear(width, 8),
+        nn.Tanh(),
+        nn.BatchNorm1d(8),
+        nn.Linear(8, outputs),
+    )

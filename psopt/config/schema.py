@@ -91,7 +91,10 @@ class DataConfig(Section):
         description="A set that fits within this size is kept in memory (bytes, or '2 GiB').",
     )
     normalise: bool = Field(
-        default=True, description="Subtract the stored mean and divide by the stored deviation."
+        default=True,
+        description="Subtract the stored mean and divide by the stored deviation, in float32 (bytes are "
+        "scaled to [0, 1] first); false: values as they are stored. The objective is that of these "
+        "samples.",
     )
 
 

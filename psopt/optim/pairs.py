@@ -126,22 +126,14 @@ class Pairs:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Copy the pairs of ``state``, into their slots where these are in a row here too.
-
-        Raises:
-            ValueError: there are more than this memory holds.
-        """
-        slots, size = [int(slot) for slot in state["slots"]], len(self._s)
-        if len(slots) > size:
-            raise ValueError(
-                f"the state holds {len(slots)} pairs, this memory has room for {size}: "
-                f"load it with the options that it was saved with"
-            )
+        """Copy the newest pairs of ``state``, into their slots where these are in a row here too."""
+        size = len(self._s)
+        slots = [int(slot) for slot in state["slots"]][-size:]
         if max(slots, default=0) >= size or any((a + 1) % size != b for a, b in pairwise(slots)):
             slots = list(range(len(slots)))  # a ring of another size
-        for slot, s, y in zip(slots, state["s"], state["y"], strict=True):
+        for slot, s, y in zip(slots, state["s"][-size:], state["y"][-size:], strict=True):
             self._s[slot].copy_(s)
             self._y[slot].copy_(y)
         self._slots = slots
-        self._rho = [float(rho) for rho in state["rho"]]
+        self._rho = [float(rho) for rho in state["rho"]][-size:]
         self._gamma = float(state["gamma"])

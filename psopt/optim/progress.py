@@ -22,7 +22,7 @@ _PATIENCE = 20  # iterations without a lower loss or a smaller gradient than eve
 class Options:
     """Hyper-parameters that all solvers have.
 
-    Tolerances are relative unless named absolute, so that a scaled objective gives the same run.
+    Tolerances are relative unless named absolute.
 
     Args:
         gradient_tolerance: converged when max |g| is at most this part of that at the start.

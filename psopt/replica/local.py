@@ -31,8 +31,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from psopt.optim.inner import add, dot
+from psopt.optim.inner import add, dot, norm_max
 from psopt.optim.lbfgs import LBFGS, LBFGSOptions
+from psopt.optim.progress import LOWER_BOUND
 from psopt.optim.solver import Status
 from psopt.replica.batch_tasks import LocalMethod
 
@@ -96,9 +97,13 @@ def _lbfgs(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
     linear = local.gradient - local.shard_gradient  # l2 a - c
     limit = method.gamma**2 * dot(local.gradient, local.gradient)
     most = method.passes + 1  # with the one at a, which took no pass
-    solver = LBFGS(
-        a, LBFGSOptions(gradient_tolerance=0.0, max_iterations=most, max_evaluations=most)
+    options = LBFGSOptions(
+        gradient_tolerance=0.0,
+        lower_bound=LOWER_BOUND * max(1.0, abs(local.shard_loss)),  # <c, w - a> goes far below 0
+        max_iterations=most,
+        max_evaluations=most,
     )
+    solver = LBFGS(a, options)
     solver.ask()
     solver.tell(local.shard_loss, local.gradient)
     way, out = torch.empty_like(a), torch.empty_like(a)
@@ -126,7 +131,9 @@ def _cg(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
     """
     curb = local.l2 + local.mu
     way = torch.zeros_like(local.start)
-    residual = local.gradient.neg()
+    # A power of two changes no digit, and keeps the products of a narrow dtype in its range.
+    size = 2.0 ** (math.frexp(norm_max(local.gradient))[1] - 1)
+    residual = local.gradient / -size
     direction = residual.clone()
     product = local.products()
     square = dot(residual, residual)
@@ -148,7 +155,7 @@ def _cg(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
         add(residual, image, -alpha)
         before, square = square, dot(residual, residual)
         direction.mul_(square / before).add_(residual)
-    return way, 2 * products
+    return way.mul_(size), 2 * products
 
 
 def _stochastic(local: Local, method: LocalMethod) -> tuple[Tensor, float]:

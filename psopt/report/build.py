@@ -62,7 +62,7 @@ def report(
     references(runs, optimum)
     if window is not None:
         check_window(runs, window)
-    for table in comparison(runs, console.width):
+    for table in comparison(runs, console.width, optimum):
         console.print(table)
     for line in (*remarks(runs), *gap_remarks(runs, optimum)):
         console.print(Text(line))

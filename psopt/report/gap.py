@@ -49,14 +49,18 @@ def references(runs: Sequence[Run], optimum: float | None) -> dict[str, float]:
 
 
 def gap_remarks(runs: Sequence[Run], optimum: float | None) -> list[str]:
-    """A line for each run that went below the optimum; one if gaps are of several problems."""
+    """What the plot of gaps does not say: runs below the optimum, runs that are not there, several problems."""
     known = references(runs, optimum)
+    others = [run.label for run in runs if run.label not in known]
+    lines = []
+    if known and others:
+        lines.append(f"gap: the objective was not measured in {', '.join(others)}")
     if optimum is None:
         several = len({_problem(run.config) for run in runs if run.label in known}) > 1
         remark = "gap: model, data or loss differ between runs; F* is the lowest of those alike"
-        return [remark] if several else []
+        return [*lines, remark] if several else lines
     lowest = {run.label: _lowest(run) for run in runs if run.label in known}
-    return [
+    return lines + [
         f"{label}: its lowest objective, {least:.10g}, is below --optimum {optimum:.10g}; "
         "gap leaves such points out"
         for label, least in lowest.items()

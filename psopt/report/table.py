@@ -14,9 +14,21 @@ from psopt.report.runs import NO_SUMMARY, Run
 UNKNOWN = "-"
 _COLUMNS = (
     *("run", "scheme", "workers", "crew", "status", "steps", "samples", "seconds", "samples/s"),
-    *("objective", "test acc. %", "s to target", "staleness mean/max", "waiting %"),
+    *(
+        "passes",
+        "objective",
+        "gap",
+        "test acc. %",
+        "s to target",
+        "staleness mean/max",
+        "waiting %",
+    ),
 )
-_OBJECTIVE = 9  # a column of batch methods only
+_OPTIONAL = {
+    10: UNKNOWN,
+    11: UNKNOWN,
+    14: "0.00 / 0",
+}  # columns left out where they say nothing else
 _TEXT = 5  # so many columns hold words, or stand between them; the rest are numbers
 _STYLES = {
     "completed": "green",
@@ -27,10 +39,11 @@ _STYLES = {
 }
 
 
-def cells(run: Run) -> tuple[str, ...]:
-    """The texts of one run, one a column."""
+def cells(run: Run, optimum: float | None = None) -> tuple[str, ...]:
+    """The texts of one run, one a column; the gap is that to ``optimum``."""
     samples, seconds = run.last("samples"), run.last("seconds")
     rate = samples / seconds if samples is not None and seconds else None
+    objective = run.objectives[-1]["objective"] if run.objectives else None
     accuracy, waiting = run.last("test_accuracy"), run.waiting
     return (
         run.label,
@@ -42,7 +55,9 @@ def cells(run: Run) -> tuple[str, ...]:
         _number(samples, ",.0f"),
         _seconds(seconds),
         _number(rate, ",.0f"),
-        _number(run.objectives[-1]["objective"] if run.objectives else None, ".8g"),
+        _number(run.last("epochs") if run.summary else run.last("epoch"), ",.1f"),
+        _number(objective, ".10g"),
+        _number(None if optimum is None or objective is None else objective - optimum, ".1e"),
         _number(None if accuracy is None else 100 * accuracy, ".2f"),
         _seconds(run.last("seconds_to_target")),
         _staleness(run),
@@ -50,17 +65,19 @@ def cells(run: Run) -> tuple[str, ...]:
     )
 
 
-def comparison(runs: Sequence[Run], width: int) -> list[Table]:
+def comparison(runs: Sequence[Run], width: int, optimum: float | None = None) -> list[Table]:
     """The table of several runs; where it is too wide, several, each with the runs' names.
 
     Args:
         runs: a row each, in order.
         width: how many characters fit.
+        optimum: F*, where it is known.
     """
-    rows = [cells(run) for run in runs]
+    rows = [cells(run, optimum) for run in runs]
     groups: list[list[int]] = [[]]
     for column in range(1, len(_COLUMNS)):
-        if column == _OBJECTIVE and all(row[column] == UNKNOWN for row in rows):
+        nothing = {UNKNOWN, _OPTIONAL.get(column, "")}
+        if column in _OPTIONAL and all(row[column] in nothing for row in rows):
             continue
         if groups[-1] and _width(rows, [*groups[-1], column]) > width:
             groups.append([])
@@ -71,6 +88,8 @@ def comparison(runs: Sequence[Run], width: int) -> list[Table]:
 def remarks(runs: Sequence[Run]) -> list[str]:
     """A line for each run that did not simply end, or that has no test results."""
     lines = []
+    if len({run.summary.get("crew") for run in runs if run.summary}) > 1:
+        lines.append("seconds are of the virtual cluster for some runs, and of a clock for others")
     for run in runs:
         if run.status not in ("completed", NO_SUMMARY):
             lines.append(f"{run.label}: {run.status}: {run.summary.get('reason') or 'no reason'}")

@@ -57,6 +57,7 @@ class Coordinator:
         )
         self._test_samples = test_samples
         self._workers = crew.workers
+        self._set_target()
         self._saved_at: tuple[int, int, int] | None = None
         self._clock_base = 0.0
         self.state: Any = None
@@ -96,6 +97,7 @@ class Coordinator:
         self.state = self.scheme.init(self.context)
         self.scheme.restore(self.state, tree["scheme"])
         self._clock_base = self.progress.seconds
+        self._set_target()
         self._saved_at = self._mark()
 
     def _train(self) -> str:
@@ -183,6 +185,7 @@ class Coordinator:
         return max(1, math.ceil((math.floor(samples / interval + 1e-9) + 1) * interval) - samples)
 
     def _begin(self, objective: float) -> None:
+        self.progress.objective = objective
         self.journal.start(objective, self.tickets.epoch, self._clock(self.crew.now()))
 
     def _position(self) -> tuple[int, int]:
@@ -238,6 +241,14 @@ class Coordinator:
         accuracy = progress.test_accuracy = sum(correct) / count
         progress.best_test_accuracy = max(progress.best_test_accuracy or 0.0, accuracy)
         self._note_target(_reached(accuracy, self.config.stop.test_accuracy))
+
+    def _set_target(self) -> None:
+        """Where another target is wanted than before, it is reached from now on, or now already."""
+        stop, progress = self.config.stop, self.progress
+        wanted = [stop.test_accuracy, stop.test_loss, stop.objective]
+        if progress.target != wanted:
+            progress.target, progress.seconds_to_target = wanted, None
+            self._note_target(self._reason_to_stop() in ("test_accuracy", "test_loss", "objective"))
 
     def _note_target(self, reached: bool) -> None:
         if reached and self.progress.seconds_to_target is None:

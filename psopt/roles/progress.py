@@ -17,7 +17,7 @@ class Progress:
         test_loss, test_accuracy: of the last evaluation, at ``evaluated_at`` steps.
         best_test_accuracy: over all evaluations.
         seconds_to_target: training clock when a target of ``stop`` (test_accuracy, test_loss or
-            objective) was first reached.
+            objective) was first reached; ``target`` are those.
         objective: after the last update; None where the scheme does not measure it.
         lost: workers that the run has gone on without, over all attempts.
     """
@@ -32,4 +32,5 @@ class Progress:
     seconds_to_target: float | None = None
     evaluated_at: int = -1
     objective: float | None = None
+    target: list[float | None] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)

@@ -56,7 +56,7 @@ class Admm(ShardScheme):
     def init(self, context: Context) -> AdmmState:
         """All u_i are zero."""
         context.publish()
-        return AdmmState(self.number(context))
+        return self.fresh(context, AdmmState)
 
     def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]]:
         """One round, measured at its end."""
@@ -90,10 +90,13 @@ class Admm(ShardScheme):
             crew.publish(version, (anchor, *server.vectors[1:]))
             method, mu, turn = self.local.method, self.rho, state.round
             tasks.append(LocalSolve(version, shard, 1.0, method, mu=mu, penalty=False, turn=turn))
-        for k, reply in crew.each(tasks):
-            account(context, [reply])
-            check_solutions([reply])
-            anchors[k].add_(reply.result.vectors[0])
-        for task in tasks:
-            crew.retire(task.version)
+        try:
+            for k, reply in crew.each(tasks):
+                account(context, [reply])
+                check_solutions([reply])
+                anchors[k].add_(reply.result.vectors[0])
+        finally:
+            for task in tasks:
+                crew.retire(task.version)
+            context.place(z)
         return anchors

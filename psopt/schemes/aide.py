@@ -61,7 +61,7 @@ class Aide(DaneScheme):
     def init(self, context: Context) -> AideState:
         """The center y is where w is."""
         context.publish()
-        return AideState(self.number(context), proximal=self.mu + self.tau)
+        return self.fresh(context, AideState, proximal=self.mu + self.tau)
 
     def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]]:
         """One round of Inexact DANE on F_tau, and the change of y when it is due."""

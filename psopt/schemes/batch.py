@@ -5,7 +5,7 @@ times. A step of the loop is one evaluation, and a checkpoint falls between any 
 
 With ``batch: null`` the objective is that of the whole training set, and the run ends where the solver
 does. The model that is tested and saved is the one of the lowest objective, and that objective is on
-record; ``gradient_norm`` is that at the solver's current point.
+record; ``gradient_max``, max |g|, is that at the solver's current point.
 
 With ``batch: n`` it changes every ``iterations`` steps to the next n samples of a seeded order.
 At a new batch the current point is evaluated again, so a pair (s, y) or a conjugate direction is
@@ -246,7 +246,7 @@ class SolverScheme(Scheme):
         solver = state.solver
         figures: dict[str, Any] = {
             "iteration": solver.iterations,
-            "gradient_norm": norm_max(solver.gradient),
+            "gradient_max": norm_max(solver.gradient),
         }
         if self.batch is None:
             figures["objective"] = solver.best[0]

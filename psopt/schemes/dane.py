@@ -20,10 +20,10 @@ With ``safeguard`` the full step is taken where F falls enough along p and is no
 there: F(w_t + p) <= F(w_t) + c1 <g, p> and <grad F(w_t + p), p> <= c2 |<g, p>|. Small shards, which
 underestimate the curvature, fail by the second condition. Then a Wolfe search (``psopt.optim.wolfe``)
 looks for a shorter one. The gradient at the accepted point is that of the next round, so a step that is
-accepted at once costs no message more. Where the search finds none, mu is doubled and the local
-problems are solved again; after an accepted full step mu is halved, never below its configured value
-(as in S-DANE, Jiang, Rodomanov & Stich, 2024). Such a run ends where <g, p> is hidden by the rounding
-of F.
+accepted at once costs no message more. Where the search finds none, mu is doubled, or becomes a tenth
+of |g| / |p| where it is 0, and the local problems are solved again; after an accepted full step mu is
+halved, never below its configured value (as in S-DANE, Jiang, Rodomanov & Stich, 2024). Such a run ends
+where <g, p> is hidden by the rounding of F.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ from psopt.optim.wolfe import Outcome, Rules, Search
 from psopt.schemes.base import SECTION, Context, Diverged
 from psopt.schemes.exchange import descend
 from psopt.schemes.local import NotNegative, Positive
-from psopt.schemes.shards import GradientScheme, ShardState, norm
+from psopt.schemes.shards import HIDDEN, GradientScheme, ShardState, norm
 
 _DECREASE = 1e-4  # c1
 _CURVATURE = 0.5  # c2
 _TRIALS = 5  # steps, before the round is given up
+_WALL = "no step is found at whose end the objective is finite"
+_NO_SOLUTION = "local solutions are not finite, however large mu"
 _REJECTIONS = 30  # rounds given up in a row, before the run is
 
 
@@ -78,7 +80,7 @@ class DaneScheme(GradientScheme):
     def init(self, context: Context) -> DaneState:
         """Nothing is measured yet."""
         context.publish()
-        return DaneState(self.number(context), proximal=self.mu)
+        return self.fresh(context, DaneState, proximal=self.mu)
 
     def way(self, context: Context, state: DaneState, gradient: Tensor) -> Tensor:
         """The mean way, w_i - w_t, for the global gradient ``gradient`` (n,)."""
@@ -107,8 +109,8 @@ class GuardedDane(DaneScheme):
     safeguard: Annotated[
         bool,
         Field(
-            description="Accept a step only where the objective falls enough; else a shorter one, or a "
-            "larger mu"
+            description="Accept a full step only where the objective falls enough and does not rise "
+            "steeply at its end; else search for a shorter one, or take a larger mu"
         ),
     ] = False
 
@@ -134,32 +136,29 @@ class GuardedDane(DaneScheme):
         assert objective is not None
         assert gradient is not None
         hidden = torch.finfo(start.dtype).eps * abs(objective)
-        blocked = False
+        trouble = ""
         for _ in range(_REJECTIONS):
             slope, length = math.nan, 0.0
             with contextlib.suppress(Diverged):  # a larger mu may have a solution that is finite
                 way = self.way(context, state, gradient)
                 slope, length = dot(gradient, way), norm(way)
-            if -hidden <= slope <= 0.0 and not blocked:
-                state.over = (
-                    "precision limit: rounding hides what a round would lower the objective"
-                )
+            if -hidden <= slope <= 0.0 and not trouble:
+                state.over = HIDDEN
                 return None
             if slope < 0.0:
                 accepted = self._descend(context, state, start, way, slope)
                 if accepted is not None:
                     return accepted
-                blocked = math.isnan(state.measured or 0.0)
-            elif math.isnan(slope):
-                blocked = True
+                trouble = _WALL if math.isnan(state.measured or 0.0) else ""
+            elif slope != 0.0:
+                trouble = _NO_SOLUTION if math.isnan(slope) else ""
             state.proximal = 2 * state.proximal or self._first_mu(context, gradient, length)
             context.place(start)
             state.measured, state.gradient, state.base = objective, gradient, base
-        if blocked:
-            raise Diverged(
-                f"round {state.round + 1} finds no step at whose end the objective is finite, however "
-                "short"
-            )
+            if context.tickets.finished:
+                return None
+        if trouble:
+            raise Diverged(f"round {state.round + 1}: {trouble}")
         state.over = "no descent: the safeguard rejected every round"
         return None
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
@@ -27,7 +28,7 @@ from psopt.optim.inner import dot
 from psopt.schemes.base import SECTION, Context, Diverged
 from psopt.schemes.exchange import descend, probe
 from psopt.schemes.local import LocalConfig, Solving
-from psopt.schemes.shards import GradientScheme, ShardState
+from psopt.schemes.shards import HIDDEN, GradientScheme, ShardState
 
 _GRID = tuple(4.0 * 0.5**k for k in range(12))
 
@@ -54,7 +55,10 @@ class Giant(GradientScheme):
         way = self._way(context, state, gradient)
         step = self._choose(context, state, way, state.measured)
         if step is None:
+            hidden = torch.finfo(way.dtype).eps * abs(state.measured)
             state.over = "no descent: no step of the grid lowers the objective"
+            if -2 * hidden <= dot(gradient, way) <= 0.0:
+                state.over = HIDDEN
             return None
         context.place(context.server.vectors[0].add(way, alpha=step))
         tally = self.measure(context, state)

@@ -17,7 +17,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from dataclasses import dataclass as state
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import torch
 from pydantic import Field, field_validator
@@ -31,8 +31,11 @@ from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Sch
 from psopt.schemes.exchange import account, probe
 from psopt.schemes.local import LocalConfig, Solving
 
-_RISEN = 1e3  # an objective this many times that of the start is lost
+_RISEN = 1e3  # a rise by so many times the objective of the start, or its first change, is lost
+HIDDEN = "precision limit: rounding hides what a round would lower the objective"
 _CONVERGED = "converged (gradient)"
+
+StateT = TypeVar("StateT", bound="ShardState")
 
 
 @state
@@ -49,6 +52,8 @@ class ShardState:
         gradient: of the objective at the server's parameters, (n,); None before it is measured.
         base: version at which the workers computed it; -1 where these have gone.
         over: why the run has ended; empty while it goes on.
+        buffers: of the start, by position; everything is computed with them.
+        scale: change of the objective that is nothing unusual; None before the first round.
         settled: version whose buffers are up to date.
     """
 
@@ -59,6 +64,8 @@ class ShardState:
     measured: float | None = None
     gradient: Tensor | None = None
     over: str = ""
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+    scale: float | None = None
     base: int = field(default=-1, metadata=TRANSIENT)
     settled: int = field(default=-1, metadata=TRANSIENT)
 
@@ -103,7 +110,12 @@ class ShardScheme(Scheme):
     def init(self, context: Context) -> Any:
         """Nothing is measured yet."""
         context.publish()
-        return ShardState(self.number(context))
+        return self.fresh(context, ShardState)
+
+    def fresh(self, context: Context, kind: type[StateT], **own: Any) -> StateT:
+        """A state with what all have in it."""
+        kept = {str(k): value.clone() for k, value in enumerate(context.server.vectors[1:])}
+        return kind(self.number(context), buffers=kept, **own)
 
     def begin(self, context: Context, state: Any) -> None:
         """Measure the initial parameters."""
@@ -113,6 +125,7 @@ class ShardScheme(Scheme):
         """One round."""
         if context.tickets.finished or state.over:
             return []
+        self._use_first_buffers(context, state)
         before = context.tickets.position
         if state.first is None:
             self.begin(context, state)
@@ -126,6 +139,13 @@ class ShardScheme(Scheme):
         made = update(context, state, tally, before, figures)
         self.check(state, made)
         return [made]
+
+    def _use_first_buffers(self, context: Context, state: Any) -> None:
+        """Go back from the statistics of a test or a checkpoint: the objective is of the parameters alone."""
+        w, *found = context.server.vectors
+        own = tuple(state.buffers.values())
+        if not all(map(torch.equal, found, own)):
+            context.place(w.clone(), own)
 
     @property
     def measures_objective(self) -> bool:
@@ -209,7 +229,10 @@ class ShardScheme(Scheme):
         """
         assert state.measured is not None
         assert state.first is not None
-        if LOWER_BOUND <= state.measured <= _RISEN * max(abs(state.first), 1e-300):
+        size, change = abs(state.first), state.measured - state.first
+        if state.scale is None:
+            state.scale = max(size, abs(change))
+        if change <= _RISEN * state.scale and state.measured >= LOWER_BOUND * max(1.0, size):
             return
         rounds = "1 round" if state.round == 1 else f"{state.round} rounds"
         lost = Spoilt(
@@ -227,7 +250,12 @@ class GradientScheme(ShardScheme):
 
     gradient_tolerance: Annotated[
         float,
-        Field(ge=0, lt=1, description="Stop when |g| is at most this part of that at the start"),
+        Field(
+            ge=0,
+            lt=1,
+            description="Converged when the Euclidean norm of g is at most this part of that at the "
+            "start; 0: never",
+        ),
     ] = 0.0
 
     def begin(self, context: Context, state: Any) -> None:

@@ -111,10 +111,13 @@ def test_emulated_stragglers(tmp_path: Path) -> None:
         "compute": {"distribution": "constant", "mean": 0.01},
         "stragglers": {"1": 4.0},
         "emulate": True,
+        "workers": 4,
     }
     scheme = {"name": "sandblaster"}
     path = job_file(tmp_path, data, scheme=scheme, cluster=cluster, **SLICED)
     found = summary(path, tmp_path / "run", 2)
+    said = "cluster.workers: 4 is of the virtual cluster; this run has 2 workers"
+    assert said in found["printed"]
     fast, slow = (entry["compute"] for entry in found["worker_seconds"])
     assert fast / 0.01 + slow / 0.04 >= 8 * 21 * 0.999
     plain = train(configured(data, scheme=scheme, **SLICED), tmp_path / "sim")

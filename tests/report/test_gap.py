@@ -142,3 +142,12 @@ def test_colours_are_those_of_the_other_figures(tmp_path: Path) -> None:
         lines = page.axes[0].lines
         assert [line.get_label() for line in lines] == ["b", "c"]
         assert [line.get_color() for line in lines] == [line_style(k, 2)["color"] for k in (1, 2)]
+
+
+def test_a_run_without_objectives_is_named(tmp_path: Path) -> None:
+    (batch,) = read(tmp_path, [2.0, 1.0])
+    bare = Run(Path("x"), "asp-job", {}, {}, [], [], [])
+    for optimum in (None, 0.5):
+        said = gap_remarks([batch, bare], optimum)
+        assert said == ["gap: the objective was not measured in asp-job"]
+    assert gap_remarks([bare], None) == []

@@ -18,6 +18,7 @@ WHOLE = run(
     status="completed",
     steps=12_345,
     samples=790_080,
+    epochs=2.5,
     seconds=100.0,
     test_accuracy=0.98765,
     seconds_to_target=8.21,
@@ -32,14 +33,14 @@ WHOLE = run(
 def test_cells() -> None:
     assert cells(WHOLE) == (
         *("job", "wasp", "4", "mpi", "completed", "12,345", "790,080", "100.0", "7,901"),
-        *("-", "98.77", "8.21", "3.50 / 10", "20.0"),
+        *("2.5", "-", "-", "98.77", "8.21", "3.50 / 10", "20.0"),
     )
-    assert cells(run()) == ("job", "wasp", "-", "-", "no summary", *["-"] * 9)
+    assert cells(run()) == ("job", "wasp", "-", "-", "no summary", *["-"] * 11)
 
 
 def test_zeroes_and_nulls() -> None:
     found = cells(run(seconds=0.0, samples=0, test_accuracy=None, staleness_histogram={}))
-    assert found[5:] == ("-", "0", "0", "-", "-", "-", "-", "-", "-")
+    assert found[5:] == ("-", "0", "0", *["-"] * 8)
 
 
 def test_wide_console_gets_one_table() -> None:
@@ -62,10 +63,27 @@ def test_narrow_console_gets_several_with_every_column() -> None:
 def test_objective_has_a_column_where_a_run_has_one() -> None:
     rows = [{"objective": value} for value in (2.0, 0.123456789, None)]
     batch = Run(Path("x"), "batch", {}, {}, rows, [], [])
-    assert cells(batch)[9] == "0.12345679"
+    assert cells(batch)[10:12] == ("0.123456789", "-")
+    assert cells(batch, 0.12)[11] == "3.5e-03"
     for runs, shown in (([WHOLE, batch], True), ([WHOLE, run()], False)):
         (table,) = comparison(runs, 200)
         assert ("objective" in [column.header for column in table.columns]) == shown
+    for optimum in (None, 0.12):
+        (table,) = comparison([WHOLE, batch], 200, optimum)
+        assert ("gap" in [column.header for column in table.columns]) is (optimum is not None)
+
+
+def test_staleness_has_a_column_where_there_is_some() -> None:
+    fresh = run(staleness_histogram={"0": 7})
+    for runs, shown in (([WHOLE, fresh], True), ([fresh, fresh], False)):
+        (table,) = comparison(runs, 200)
+        assert ("staleness mean/max" in [column.header for column in table.columns]) == shown
+
+
+def test_two_clocks_are_said() -> None:
+    said = "seconds are of the virtual cluster for some runs, and of a clock for others"
+    assert said in remarks([run(crew="mpi"), run(crew="simulated")])
+    assert said not in remarks([run(crew="mpi"), run(crew="mpi"), run()])
 
 
 def test_every_run_has_a_row(runs: dict[str, Path]) -> None:

@@ -251,3 +251,27 @@ def test_unwritable_checkpoints_are_loud_and_training_goes_on(tmp_path: Path) ->
         assert "check the disk's space and permissions" in warning
     whole = train(done.coordinator.config, tmp_path / "whole")
     assert done.sha == whole.sha
+
+
+def test_another_target_is_reached_when_it_is(tmp_path: Path) -> None:
+    """And one that had been passed before counts from the checkpoint on."""
+    data, long = tiny(tmp_path), {"epochs": 1000, "batch_size": 4}
+
+    def job(target: float | None, steps: int | None = None) -> Any:
+        stop = {"objective": target, "steps": steps}
+        scheme = {"name": "dane", "mu": 1.0}
+        return configured(data, scheme=scheme, optimizer=None, train=long, stop=stop)
+
+    whole = train(job(0.4), tmp_path / "whole")
+    early = train(job(0.7), tmp_path / "run")
+    assert early.coordinator.progress.seconds_to_target is not None
+    later = train(job(0.4), tmp_path / "run", tree=early.saved())
+    for done in (whole, later):
+        assert done.reason == "objective"
+        assert done.coordinator.progress.seconds_to_target == done.rows("step")[-1]["seconds"]
+    assert later.coordinator.progress.step == whole.coordinator.progress.step
+    short = train(job(None, steps=early.coordinator.progress.step + 1), tmp_path / "short")
+    assert short.coordinator.progress.seconds_to_target is None
+    again = train(job(0.7), tmp_path / "short", tree=short.saved())
+    assert again.reason == "objective"
+    assert again.coordinator.progress.seconds_to_target == short.coordinator.progress.seconds

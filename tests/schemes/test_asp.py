@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from psopt.crew.base import WorkerLost
 from psopt.data.plan import Ticket
 from psopt.models.flat import parameters_sha256
 from psopt.record import CheckpointStore
@@ -141,8 +140,9 @@ def test_bad_update_names_its_worker(tmp_path: Path) -> None:
 
 def test_job_without_workers_is_not_complete(tmp_path: Path) -> None:
     config = configured(tiny(tmp_path, rows=40), scheme=ASP)
-    with pytest.raises(WorkerLost, match="all workers are gone"):
-        train(config, tmp_path / "run", workers=2, deaths={0: 0.3, 1: 0.1})
+    done = train(config, tmp_path / "run", workers=2, deaths={0: 0.3, 1: 0.1})
+    assert done.status == "failed"
+    assert "all workers are gone" in done.reason
 
 
 def test_lost_worker_gives_its_ticket_back(tmp_path: Path) -> None:

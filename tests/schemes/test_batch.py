@@ -140,9 +140,9 @@ def test_float64_and_a_penalty(name: str, tmp_path: Path) -> None:
     loss, gradient = loop.plain(parameters)
     last = done.rows("step")[-1]
     assert last["objective"] == pytest.approx(loss, rel=1e-14)
-    assert last["gradient_norm"] == pytest.approx(float(gradient.abs().max()), abs=1e-15)
-    first = done.rows("step")[0]["gradient_norm"]
-    assert last["gradient_norm"] <= 1e-6 * first
+    assert last["gradient_max"] == pytest.approx(float(gradient.abs().max()), abs=1e-15)
+    first = done.rows("step")[0]["gradient_max"]
+    assert last["gradient_max"] <= 1e-6 * first
 
 
 BATCHES: list[dict[str, Any]] = [{}, {"batch": 8, "iterations": 2}]
@@ -194,7 +194,7 @@ def test_rows_of_a_run(tmp_path: Path) -> None:
     objectives = [row["objective"] for row in rows]
     assert objectives == sorted(objectives, reverse=True)
     assert objectives[-1] < 0.7 * objectives[0]
-    assert all(row["gradient_norm"] > 0 for row in rows)
+    assert all(row["gradient_max"] > 0 for row in rows)
     assert all(0 <= row["accuracy"] <= 1 for row in rows)
     assert {(row["staleness"], row["weight"], row["worker"]) for row in rows} == {(0, 1.0, None)}
 
@@ -282,7 +282,7 @@ def test_resume_anywhere(
     whole = train(config, tmp_path / "whole", workers=2)
     steps = whole.coordinator.progress.step
     assert steps >= EPOCHS
-    figures = ("step", "epoch", "samples", "loss", "accuracy", "iteration", "gradient_norm")
+    figures = ("step", "epoch", "samples", "loss", "accuracy", "iteration", "gradient_max")
     expected = [[row[key] for key in figures] for row in whole.rows("step")]
     for k in range(1, steps, 1 if name == "sandblaster" and model is REPLACING else 4):
         folder = tmp_path / f"run{k}"
@@ -327,10 +327,9 @@ def test_going_on_with_another_solver_is_refused(tmp_path: Path) -> None:
     parts = job.assemble(small(tmp_path, SECTIONS["sandblaster"]))
     precheck.check_checkpoint(parts, tree)
     assert train(parts.config, tmp_path / "run", tree=tree).sha == whole.sha
-    for other in ({"name": "cg"}, {"name": "sandblaster", "memory": 1}):
-        parts = job.assemble(small(tmp_path, other))
-        with pytest.raises(ValueError, match="leave the scheme as it was, or start a new run"):
-            precheck.check_checkpoint(parts, tree)
+    parts = job.assemble(small(tmp_path, {"name": "cg"}))
+    with pytest.raises(ValueError, match="leave the scheme as it was, or start a new run"):
+        precheck.check_checkpoint(parts, tree)
     tree = train(
         small(tmp_path, {"name": "bsp"}, optimizer={"name": "SGD", "lr": 0.1}), tmp_path / "b"
     ).saved()
