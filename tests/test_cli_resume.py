@@ -211,18 +211,16 @@ def test_resume_takes_what_leaves_the_problem_alone(tmp_path: Path) -> None:
     assert sha(run) == expected
 
 
-def test_full_disk_is_loud_and_training_goes_on(tmp_path: Path) -> None:
-    """A limit on the size of files: room for everything but a checkpoint."""
-    model = {"name": "mlp", "kwargs": {"hidden": [200, 100]}}
-    checkpoint = {"every_steps": 2}
-    path = job_file(tmp_path, tiny(tmp_path), model=model, checkpoint=checkpoint)
+SIZE = 12_000
+"""Bytes: less than a checkpoint of the model has, and more than everything else."""
+FILLING = {"factory": "tests.wicked:disk_that_fills", "kwargs": {"size": SIZE}}
+
+
+def test_a_disk_that_fills_is_loud_and_training_goes_on(tmp_path: Path) -> None:
+    """A limit on the size of files, after the training has begun."""
+    path = job_file(tmp_path, tiny(tmp_path), model=FILLING, checkpoint={"every_steps": 2})
     run = tmp_path / "run"
-    limited = tmp_path / "limited"
-    limited.mkdir()
-    (limited / "sitecustomize.py").write_text(
-        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
-    )
-    done = psopt("run", path, "--simulate", "--out", run, PYTHONPATH=str(limited))
+    done = psopt("run", path, "--simulate", "--out", run)
     assert done.returncode == 1, done.stderr  # the result is nowhere
     for step in (2, 4, 6):
         assert f"warning: checkpoint at step {step} failed" in done.stdout
@@ -230,6 +228,34 @@ def test_full_disk_is_loud_and_training_goes_on(tmp_path: Path) -> None:
     assert "failed (checkpoint at step 6 failed: " in done.stdout
     assert "checkpoint at step 6 failed" in (run / "log.txt").read_text()
     assert list((run / "checkpoints").iterdir()) == []
+
+
+@pytest.mark.parametrize("scheme", ["bsp", "wasp", "dane", "aide", "admm", "sandblaster", "cg"])
+def test_a_full_disk_is_found_before_training(scheme: str, tmp_path: Path) -> None:
+    """By a trial checkpoint, of a new run and of one that goes on."""
+    model = {"name": "mlp", "kwargs": {"hidden": [200, 100]}}
+    changes = {"scheme": {"name": scheme}, "model": model, "stop": {"steps": 1}, "train": LONG}
+    path, run = job_file(tmp_path, tiny(tmp_path), **changes), tmp_path / "run"
+    limited = tmp_path / "limited"
+    limited.mkdir()
+    (limited / "sitecustomize.py").write_text(
+        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
+    )
+    done = psopt("run", path, "--simulate", "--out", run, PYTHONPATH=str(limited))
+    assert (done.returncode, done.stderr) == (1, ""), done.stderr
+    said = "a trial before training was not saved"
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["status"], summary["steps"]) == ("failed", 0)
+    assert said in summary["reason"]
+    assert "File too large" in summary["reason"]
+    assert list((run / "checkpoints").iterdir()) == []
+    assert call("run", "--resume", run)[0] == 0
+    (saved,) = (run / "checkpoints").iterdir()
+    again = psopt("run", "--resume", run, "--set", "stop.steps=2", PYTHONPATH=str(limited))
+    assert again.returncode == 1
+    assert said in again.stdout
+    assert list((run / "checkpoints").iterdir()) == [saved]
+    assert call("run", "--resume", run, "--set", "stop.steps=2")[0] == 0
 
 
 def test_changes_are_on_record(tmp_path: Path) -> None:

@@ -65,3 +65,27 @@ def small_files(input_shape: tuple[int, ...], outputs: int, size: int) -> nn.Mod
     """From here on no file of this process grows beyond `size` bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     return nn.Linear(input_shape[0], outputs)
+
+
+class Filling(nn.Module):
+    """The disk fills up in its third forward pass: the job's own check makes one or two."""
+
+    passes = 0
+
+    def __init__(self, width: int, outputs: int, size: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(width, 200), nn.Linear(200, outputs)
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """An MLP."""
+        Filling.passes += 1
+        if Filling.passes == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, self.size))
+        result: Tensor = self.last(torch.relu(self.first(x)))
+        return result
+
+
+def disk_that_fills(input_shape: tuple[int, ...], outputs: int, size: int) -> nn.Module:
+    Filling.passes = 0
+    return Filling(input_shape[0], outputs, size)

@@ -26,6 +26,7 @@ _BLOCK = 512
 _MAGIC = "psopt checkpoint"
 _FORMAT = 1
 _WINDOW = 1 << 22
+_TRIAL = "step-trial.h5"
 _NAME = re.compile(r"step-(\d{12,})\.h5")
 _REMEDY = "resume from an older checkpoint, or start again"
 
@@ -76,6 +77,24 @@ class CheckpointStore:
                 that cannot be kept. Earlier checkpoints are as they were.
         """
         path = self._directory / f"step-{step:012d}.h5"
+        self._put(path, tree, f"step {step} was not saved")
+        self._prune(step)
+        return path
+
+    def rehearse(self, tree: Tree) -> None:
+        """Write a checkpoint, read it back and remove it: what would fail later fails now.
+
+        Args:
+            tree: as for `save`; of about the size that a later one has.
+
+        Raises:
+            CheckpointError: as `save`.
+        """
+        path = self._directory / _TRIAL
+        self._put(path, tree, "a trial before training was not saved")
+        path.unlink()
+
+    def _put(self, path: Path, tree: Tree, failure: str) -> None:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._remove_leftovers()
@@ -83,14 +102,12 @@ class CheckpointStore:
                 _write(handle, tree)
                 _verify(handle, tree)
         except TreeError as error:
-            raise CheckpointError(f"{path}: step {step} was not saved: {error}") from error
+            raise CheckpointError(f"{path}: {failure}: {error}") from error
         except (OSError, ValueError, RuntimeError) as error:  # h5py raises all three
             raise CheckpointError(
-                f"{path}: step {step} was not saved: {error}; earlier checkpoints are kept; "
+                f"{path}: {failure}: {error}; earlier checkpoints are kept; "
                 "check the disk's space and permissions"
             ) from error
-        self._prune(step)
-        return path
 
     def load_latest(self) -> tuple[int, Tree] | None:
         """Step and tree of the newest checkpoint that is whole, or None where there is no file.
@@ -132,7 +149,7 @@ class CheckpointStore:
 
     def _remove_leftovers(self) -> None:
         """Remove what saves that were killed have left behind."""
-        for leftover in self._directory.glob(".step-*.tmp"):
+        for leftover in (*self._directory.glob(".step-*.tmp"), self._directory / _TRIAL):
             leftover.unlink(missing_ok=True)
 
     def _prune(self, step: int) -> None:

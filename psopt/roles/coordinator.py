@@ -70,11 +70,12 @@ class Coordinator:
         """
         self.state = self.scheme.init(self.context) if self.state is None else self.state
         try:
+            self.store.rehearse(self._tree())
             status, reason = "completed", self._train()
             self._evaluate()
             if (problem := self._checkpoint()) is not None:
                 status, reason = "failed", problem
-        except WorkerLost as error:
+        except (WorkerLost, CheckpointError) as error:
             status, reason = "failed", str(error)
         except Diverged as error:
             status, reason = "diverged", str(error)
@@ -263,16 +264,9 @@ class Coordinator:
             return None
         self._bring_home()
         start = self.crew.now()
-        tree: Tree = {
-            **self.server.state(),
-            "tickets": self.tickets.state(),
-            "scheme": self.scheme.export(self.state),
-            "progress": asdict(self.progress),
-            "journal": self.journal.state(),
-        }
         try:
             self.journal.flush()  # a resume keeps the rows up to here
-            self.store.save(self.progress.step, tree)
+            self.store.save(self.progress.step, self._tree())
         except (CheckpointError, OSError) as error:
             problem = f"checkpoint at step {self.progress.step} failed: {error}"
             self.journal.warn(problem)
@@ -280,6 +274,16 @@ class Coordinator:
         self._saved_at = self._mark()
         self.journal.observe(0, ("checkpoint", start, self.crew.now()))
         return None
+
+    def _tree(self) -> Tree:
+        """Where everything stands."""
+        return {
+            **self.server.state(),
+            "tickets": self.tickets.state(),
+            "scheme": self.scheme.export(self.state),
+            "progress": asdict(self.progress),
+            "journal": self.journal.state(),
+        }
 
     def _mark(self) -> tuple[int, int, int]:
         """What a checkpoint would have to tell that differs from the one before."""

@@ -54,6 +54,20 @@ def test_same_step_again_replaces(store: CheckpointStore) -> None:
     assert store.load(path)["step"] == 2
 
 
+def test_a_trial_leaves_nothing(store: CheckpointStore, tmp_path: Path) -> None:
+    """And what a killed one left is removed by the next save."""
+    saved = store.save(3, tree(3))
+    store.rehearse(tree(4))
+    assert list(saved.parent.iterdir()) == [saved]
+    (saved.parent / "step-trial.h5").write_bytes(b"half")
+    later = store.save(4, tree(4))
+    assert sorted(saved.parent.iterdir()) == [saved, later]
+    blocked = CheckpointStore(tmp_path / "file" / "checkpoints", keep=1)
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(CheckpointError, match="a trial before training was not saved"):
+        blocked.rehearse(tree(1))
+
+
 def test_truncated_newest_is_skipped_with_a_warning(store: CheckpointStore) -> None:
     store.save(1, tree(1))
     newest = store.save(2, tree(2))
