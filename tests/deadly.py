@@ -1,9 +1,9 @@
 """A model whose process dies at a moment that the environment names: `tests.deadly:model`.
 
 `DIE_AT` is `step N`, `save N` or `gradient N`: the N-th update in the coordinator's journal, the N-th
-checkpoint once its bytes are in the temporary file, the N-th gradient of worker 0. The process kills
-itself by SIGKILL, so nothing of it has a chance to clean up. A file in `DIED` remembers it: a process
-that is started again with the same environment lives on.
+checkpoint (the trial before training aside) once its bytes are in the temporary file, the N-th gradient
+of worker 0. The process kills itself by SIGKILL, so nothing of it has a chance to clean up. A file in
+`DIED` remembers it: a process that is started again with the same environment lives on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def model(input_shape: tuple[int, ...], outputs: int, dropout: float = 0.0) -> n
     if where == "step":
         _arm(Journal, "step", int(number))
     elif where == "save":
-        _arm(checkpoint, "_verify", int(number))
+        _arm(checkpoint, "_verify", int(number) + 1)
     elif where == "gradient":
         _arm(Replica, "gradient", int(number))
     return normed(input_shape, outputs, dropout)
