@@ -215,7 +215,7 @@ def _launch(request: Any, ranks: int | None) -> int:
 
     try:
         request.check_crew(simulated=False)
-        request.load()
+        tolerant = request.load().cluster.on_loss == "continue"
         ranks = ranks or request.previous_ranks()
         if ranks is None:
             _refuse("say how many ranks: -n 3 starts a coordinator and 2 workers (or --simulate)")
@@ -224,7 +224,7 @@ def _launch(request: Any, ranks: int | None) -> int:
                 "-n 1 would be a coordinator without workers: use -n 2 or more, or --simulate for "
                 "workers in this process"
             )
-        return run_ranks(["run", *request.arguments()], ranks)
+        return run_ranks(["run", *request.arguments()], ranks, tolerant=tolerant)
     except (Refused, MpirunError) as error:
         _refuse(str(error))
 

@@ -74,6 +74,10 @@ def coordinate(world: World, start: Prepared) -> int:
     job.set_threads(start.config.device.threads, world.share)
     crew: MpiCrew | None = None
 
+    tolerant = world.tolerant and start.config.cluster.on_loss == "continue"
+    if tolerant:
+        world.ranks.survive()
+
     def make(observe: Observer) -> Crew:
         nonlocal crew
         crew = MpiCrew(Wire(world.ranks), world.size - 1, observe)

@@ -80,12 +80,17 @@ class ClusterConfig(Section):
         description="Worker id to the simulated time at which it dies (seconds from the start of an "
         "attempt).",
     )
+    on_loss: Literal["abort", "continue"] = Field(
+        default="abort",
+        description="When a worker's rank dies: end the job, or go on with the others where MPI can "
+        "(Open MPI 5 under mpirun --with-ft ulfm). A virtual cluster goes on.",
+    )
     min_workers: int = Field(
         default=1,
         ge=1,
         le=100_000,
-        description="Fewest workers that a simulated run goes on with; with fewer it ends as failed, "
-        "after a checkpoint.",
+        description="Fewest workers that a run goes on with; with fewer it ends as failed, after a "
+        "checkpoint.",
     )
     emulate: bool = Field(
         default=False,

@@ -12,6 +12,8 @@ import os
 import pickle
 import socket
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import mpi4py
@@ -21,11 +23,16 @@ import numpy.typing as npt
 mpi4py.rc.thread_level = (
     "serialized"  # one thread of a rank talks to MPI; a lock-free library is faster
 )
+from psopt.crew.supervisor import TOLERANT  # noqa: E402
+
+if TOLERANT:
+    mpi4py.rc.finalize = False  # it would wait for the dead
 
 from mpi4py import MPI  # noqa: E402 (thread_level must be set before)
 
-from psopt.crew.wire import Outgoing, Request, Tag, Wire  # noqa: E402
+from psopt.crew.wire import Outgoing, RankGone, Request, Tag, Wire  # noqa: E402
 
+_DEATHS = (MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING)
 _TO_RECORD = 3.0  # seconds that a failing worker leaves the coordinator to record it
 
 
@@ -34,30 +41,91 @@ class WorldError(RuntimeError):
 
 
 class Ranks:
-    """Adapts an MPI communicator to the wire's ``Communicator``."""
+    """Adapts an MPI communicator to the wire's ``Communicator``.
+
+    Attributes:
+        gone: ranks that have died, where this rank is to survive that.
+    """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self._comm = comm
         self._status = MPI.Status()
+        self._survives = False
+        self.gone: frozenset[int] = frozenset()
+
+    def survive(self) -> None:
+        """From now on the death of another rank is noticed, and no call fails by it."""
+        self._survives = True
 
     def Isend(self, buf: Any, dest: int, tag: int) -> Request:  # noqa: N802
         """Start sending bytes."""
-        return self._comm.Isend([buf, MPI.BYTE], dest, tag)
+        return self._started(lambda: self._comm.Isend([buf, MPI.BYTE], dest, tag))
 
     def Irecv(self, buf: Any, source: int, tag: int) -> Request:  # noqa: N802
         """Start receiving bytes."""
-        return self._comm.Irecv([buf, MPI.BYTE], source, tag)
+        return self._started(lambda: self._comm.Irecv([buf, MPI.BYTE], source, tag))
+
+    def _started(self, start: Callable[[], MPI.Request]) -> Request:
+        """A request; one that ends, with nothing received, where its other end dies."""
+        if not self._survives:
+            return start()
+        try:
+            return _Survivor(start(), self._notice)
+        except MPI.Exception as error:
+            self._notice(error)
+            return _Ended()
+
+    def _notice(self, error: MPI.Exception) -> None:
+        """See who has died; any other error is raised again."""
+        if not self._survives or error.Get_error_class() not in _DEATHS:
+            raise error
+        failed = self._comm.Get_failed()
+        count = failed.Get_size()
+        found = failed.Translate_ranks(list(range(count)), self._comm.Get_group())
+        failed.Free()
+        self._comm.Ack_failed(count)
+        self.gone |= frozenset(found)
 
     def Recv(self, buf: Any, source: int, tag: int) -> None:  # noqa: N802
         """Receive bytes that have arrived."""
-        self._comm.Recv([buf, MPI.BYTE], source, tag)
+        try:
+            self._comm.Recv([buf, MPI.BYTE], source, tag)
+        except MPI.Exception as error:
+            self._notice(error)
+            raise RankGone(source) from error
 
     def probe(self, source: int | None, tag: int) -> tuple[int, int] | None:
         """(source, bytes) of a message that has arrived."""
         wanted = MPI.ANY_SOURCE if source is None else source
-        if not self._comm.Iprobe(wanted, tag, self._status):
+        try:
+            if not self._comm.Iprobe(wanted, tag, self._status):
+                return None
+        except MPI.Exception as error:
+            self._notice(error)
             return None
         return self._status.Get_source(), self._status.Get_count(MPI.BYTE)
+
+
+@dataclass(slots=True)
+class _Survivor:
+    """A request that ends when its other end dies."""
+
+    request: MPI.Request
+    notice: Callable[[MPI.Exception], None]
+
+    def Test(self) -> bool:  # noqa: N802
+        """Whether it has ended."""
+        try:
+            return self.request.Test()
+        except MPI.Exception as error:
+            self.notice(error)
+            return True
+
+
+class _Ended:
+    def Test(self) -> bool:  # noqa: N802
+        """At once."""
+        return True
 
 
 class World:
@@ -69,6 +137,7 @@ class World:
         share: cores for each worker that has the same cores to itself as this rank; the coordinator
         mostly sleeps.
         ranks: what the wire sends over.
+        tolerant: whether this MPI goes on without a rank that has died.
         failure: raised by a call that MPI cannot complete, as when another rank has died.
 
     Raises:
@@ -96,6 +165,7 @@ class World:
         mine = next(cores for rank, cores in neighbours if rank == self.rank)
         self.share = len(mine) // max(1, sum(cores == mine for _, cores in workers))
         self.ranks = Ranks(self._comm)
+        self.tolerant = TOLERANT
 
     def agree(self, value: Any) -> Any:
         """Rank 0's ``value``, on every rank; those who wait for it sleep."""

@@ -11,11 +11,11 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from psopt.crew.base import (
     Fetch,
+    Lost,
     Observer,
     Reply,
     Result,
@@ -24,20 +24,23 @@ from psopt.crew.base import (
     Tally,
     Task,
     Vectors,
+    WorkerLost,
     deal,
     needs_vectors,
     sum_in_order,
 )
+from psopt.crew.meeting import by_round, meet
 from psopt.crew.nap import Nap
-from psopt.crew.wire import Outgoing, Tag, Wire
+from psopt.crew.pool import Pool
+from psopt.crew.roster import ALL_GONE, GONE_AMONG_PEERS, Roster
+from psopt.crew.wire import Outgoing, RankGone, Tag, Wire
 
 _SPARE_BYTES = 256 << 20
-_PINGS = 5
 _NOWHERE: Mapping[int, Vectors] = {}
 
 
 class MpiCrew:
-    """Workers on the other ranks.
+    """Workers on the other ranks; it goes on without those that die where the wire survives that.
 
     Args:
         wire: connects this rank with the workers' ranks.
@@ -47,19 +50,14 @@ class MpiCrew:
 
     def __init__(self, wire: Wire, workers: int, observer: Observer) -> None:
         self._wire, self._observe = wire, observer
-        self._workers = tuple(range(workers))
+        self._roster = Roster(workers)
         self._origin = time.perf_counter()
-        self._offsets = dict.fromkeys(self._workers, 0.0)
+        self._offsets = dict.fromkeys(range(workers), 0.0)
         self._published: dict[int, tuple[Vectors, Any]] = {}
         self._leaving: dict[int, deque[Outgoing]] = {}
-        self._held: dict[int, int] = {}
         self._serial = 0
-        self._open: dict[int, deque[tuple[int, Task]]] = {w: deque() for w in self._workers}
-        self._owed = dict.fromkeys(self._workers, 0)  # submitted, and not yet collected
-        self._idle: dict[int, None] = dict.fromkeys(self._workers)
-        self._kept: deque[Reply] = deque()
-        self._lent: list[Vectors] = []
-        self._free: list[Vectors] = []
+        self._kept: deque[Reply | Lost] = deque()
+        self._pool = Pool()
 
     def open(self) -> list[dict[str, Any]]:
         """Wait for every worker's introduction and set the clocks by it.
@@ -67,22 +65,18 @@ class MpiCrew:
         Returns:
             What each worker says of itself, in worker order.
         """
-        introductions = []
-        for worker in self._workers:
-            source, size = self._await(worker + 1, Tag.HELLO)
-            introductions.append(self._wire.header(source, Tag.HELLO, size)[0])
-            self._offsets[worker] = self._measure_offset(worker)
+        introductions, self._offsets = meet(self._wire, self._roster.workers, self._await)
         self._origin = time.perf_counter()
         return introductions
 
     @property
     def workers(self) -> tuple[int, ...]:
         """Ids of the live workers, in order."""
-        return self._workers
+        return self._roster.workers
 
     def idle(self) -> Sequence[int]:
         """Workers that owe no reply, longest free first."""
-        return tuple(self._idle)
+        return tuple(self._roster.idle)
 
     def now(self) -> float:
         """Seconds since the crew opened."""
@@ -101,33 +95,36 @@ class MpiCrew:
     def submit(self, worker: int, task: Task) -> None:
         """Send ``task``; ``collect`` hands its reply over."""
         self._send(worker, task)
-        self._owed[worker] += 1
-        self._idle.pop(worker, None)
+        self._roster.submit(worker)
 
-    def collect(self) -> Reply:
-        """The next reply to arrive."""
-        self._take_back()
-        if self._kept:
-            reply = self._kept.popleft()
-        else:
-            if len(self._idle) == len(self._workers):
+    def collect(self) -> Reply | Lost:
+        """The next reply to arrive, or the next loss."""
+        self._pool.take_back()
+        while not self._kept:
+            if self._roster.all_idle:
                 raise RuntimeError("collect: no task is open, so no reply can come")
-            reply = self._receive(None)[1]
-        self._lent.append(reply.result.vectors)
-        self._owed[reply.worker] -= 1
-        if not self._owed[reply.worker]:
-            self._idle[reply.worker] = None
-        return reply
+            if (came := self._receive(None)) is not None:
+                self._kept.append(came[1])
+            else:
+                self._deal_again({})
+        found = self._kept.popleft()
+        if isinstance(found, Reply):
+            self._pool.lend(found.result.vectors)
+            self._roster.collect(found.worker)
+        return found
 
     def each(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Reply]]:
         """Position of a task and its reply, as they arrive."""
-        self._take_back()
-        wanted = {serial: position for position, serial in enumerate(self._deal_out(tasks))}
+        self._pool.take_back()
+        wanted = self._deal_out(list(enumerate(tasks)))
         while wanted:
-            serial, reply = self._receive(None)
+            if (came := self._receive(None)) is None:
+                self._deal_again(wanted)
+                continue
+            serial, reply = came
             if serial in wanted:
                 yield wanted.pop(serial), reply
-                self._release(reply.result.vectors)
+                self._pool.release(reply.result.vectors)
             else:
                 self._kept.append(reply)
 
@@ -142,80 +139,81 @@ class MpiCrew:
         A reply is added as soon as those before it are; early ones wait in memory up to a budget,
         beyond it at their workers.
         """
-        self._take_back()
-        wanted = self._deal_out(tasks)
+        self._pool.take_back()
+        wanted = self._deal_out(list(enumerate(tasks)))
+        serials = {position: serial for serial, position in wanted.items()}
         budget = max(2, _SPARE_BYTES // max(1, sum(v.nbytes for v in out)))
         arrived: dict[int, Reply] = {}
         replies: list[Reply] = []
-        for position, (serial, worker) in enumerate(wanted.items()):
-            while serial not in arrived:
-                source = None if len(arrived) < budget else worker
-                came, reply = self._receive(source, {serial: out} if position == 0 else {})
-                if came in wanted:
-                    arrived[came] = reply
+        for position in range(len(tasks)):
+            while position not in arrived:
+                serial = serials[position]
+                source = None if len(arrived) < budget else self._roster.doing(serial)
+                came = self._receive(source, {serial: out} if position == 0 else {})
+                if came is None:
+                    self._deal_again(wanted)
+                    serials |= {p: s for s, p in wanted.items()}
+                elif came[0] in wanted:
+                    arrived[wanted.pop(came[0])] = came[1]
                 else:
-                    self._kept.append(reply)
-            reply = arrived.pop(serial)
+                    self._kept.append(came[1])
+            reply = arrived.pop(position)
             for total, vector in zip(out, reply.result.vectors, strict=True):
                 sum_in_order([vector] if position == 0 else [total, vector], total)
             if position > 0:
-                self._release(reply.result.vectors)
+                self._pool.release(reply.result.vectors)
             replies.append(reply.bare())
         return replies
 
     def together(self, task: Rounds) -> tuple[int, list[tuple[Tally, ...]]]:
         """Rounds among the workers; every worker reports its own slots."""
-        if len(self._idle) < len(self._workers):
+        if not self._roster.all_idle:
             raise RuntimeError("together: workers have open tasks; collect their replies first")
-        replies = self.gather([task] * len(self._workers))
-        versions = {reply.result.version for reply in replies}
+        wanted, replies = self._deal_out([(w, task) for w in self.workers]), {}
+        while wanted:
+            if (came := self._receive(None)) is None:
+                raise WorkerLost(GONE_AMONG_PEERS)
+            replies[wanted.pop(came[0])] = came[1].result  # all were idle: nothing else can come
+        versions = {result.version for result in replies.values()}
         if len(versions) != 1:
-            raise RuntimeError(
-                f"the workers disagree on the version after their rounds: {versions}"
-            )
+            raise RuntimeError(f"workers disagree on the version after rounds: {versions}")
         version = versions.pop()
-        for worker in self._workers:
-            self._held[worker] = version
-        streams = [iter(reply.result.tallies) for reply in replies]
-        rounds = []
-        for tickets in task.rounds:
-            dealt = deal(len(tickets), len(streams))
-            sums = [
-                tally
-                for stream, block in zip(streams, dealt, strict=True)
-                for tally in islice(stream, len(block))
-            ]
-            if sums:  # none: the rounds ended before this one
-                rounds.append(tuple(sums))
-        return version, rounds
+        for worker in self.workers:
+            self._roster.held[worker] = version
+        return version, by_round(task, [replies[w].tallies for w in sorted(replies)])
 
     def fetch(self, version: int) -> Result:
         """State of the first worker."""
-        wanted = self._send(self._workers[0], Fetch(version))
-        while True:
-            serial, reply = self._receive(None)
-            if serial == wanted:
-                return reply.result
-            self._kept.append(reply)
+        ((_, reply),) = self.each([Fetch(version)])
+        return reply.result
 
     def close(self) -> None:
         """Take in what is owed, then stop the workers and take their last spans."""
-        while any(self._open.values()):
-            self._release(self._receive(None)[1].result.vectors)
+        while any(self._roster.open.values()):
+            if (came := self._receive(None)) is not None:
+                self._pool.release(came[1].result.vectors)
+            else:
+                self._roster.losses.clear()
         stops = [
             self._wire.send(worker + 1, (Tag.TASK, Tag.TASK_VECTOR), None, ())
-            for worker in self._workers
+            for worker in self.workers
         ]
-        for worker, stop in zip(self._workers, stops, strict=True):
-            source, size = self._await(worker + 1, Tag.REPLY)
-            self._record(worker, self._wire.header(source, Tag.REPLY, size)[0])
+        for worker, stop in zip(self.workers, stops, strict=True):
+            nap, rank = Nap(), worker + 1
+            while (found := self._wire.probe(rank, Tag.REPLY)) is None:
+                if rank in self._wire.gone:  # it has ended, with or without a last word
+                    break
+                self._wire.raise_failure()
+                nap()
+            else:
+                self._record(worker, self._wire.header(found[0], Tag.REPLY, found[1])[0])
             stop.wait()
 
     def _send(self, worker: int, task: Task) -> int:
         """Send ``task``, with its version's vectors when the worker does not hold them; its serial number."""
         vectors: Vectors = ()
         structure: Any = None
-        if needs_vectors(task, self._held.get(worker)):
+        if needs_vectors(task, self._roster.held.get(worker)):
             vectors, structure = self._published[task.version]
         self._serial += 1
         outgoing = self._wire.send(
@@ -225,41 +223,71 @@ class MpiCrew:
         while leaving and leaving[0].done():
             leaving.popleft()
         leaving.append(outgoing)
-        self._held[worker] = task.version
-        self._open[worker].append((self._serial, task))
+        self._roster.held[worker] = task.version
+        self._roster.open[worker].append((self._serial, task))
         return self._serial
 
-    def _deal_out(self, tasks: Sequence[Task]) -> dict[int, int]:
-        """Send in contiguous blocks; the serial numbers in task order, with their workers."""
-        wanted = {}
-        for worker, block in zip(self._workers, deal(len(tasks), len(self._workers)), strict=True):
-            for position in block:
-                wanted[self._send(worker, tasks[position])] = worker
+    def _deal_out(self, tasks: Sequence[tuple[int, Task]]) -> dict[int, int]:
+        """Send tasks, with their positions, in contiguous blocks; position by serial number."""
+        if tasks and not self.workers:
+            raise WorkerLost(ALL_GONE)
+        wanted: dict[int, int] = {}
+        for worker, block in zip(self.workers, deal(len(tasks), len(self.workers)), strict=True):
+            wanted |= {self._send(worker, tasks[k][1]): tasks[k][0] for k in block}
         return wanted
+
+    def _deal_again(self, wanted: dict[int, int]) -> None:
+        """Give the tasks of ``wanted`` that lost workers had to others; the rest is for ``collect``."""
+        losses, self._roster.losses = self._roster.losses, []
+        for worker, lost in losses:
+            if owed := tuple(task for serial, task in lost if serial not in wanted):
+                self._kept.append(Lost(worker, owed))
+            if again := [(wanted.pop(s), task) for s, task in lost if s in wanted]:
+                wanted |= self._deal_out(again)
+
+    def _mourn(self) -> bool:
+        """See whether workers have died; what they had is in the roster's ``losses`` then."""
+        return bool(self._wire.gone) and self._roster.bury([rank - 1 for rank in self._wire.gone])
 
     def _receive(
         self, worker: int | None, places: Mapping[int, Vectors] = _NOWHERE
-    ) -> tuple[int, Reply]:
-        """The next reply (of ``worker``) with its serial number; ``places`` says where vectors of a serial go."""
-        source, size = self._await(None if worker is None else worker + 1, Tag.REPLY)
+    ) -> tuple[int, Reply] | None:
+        """The next reply (of ``worker``), vectors of a serial in ``places``; None: workers were lost instead."""
+        if self._roster.losses:
+            return None
+        while (found := self._await(None if worker is None else worker + 1, Tag.REPLY)) is not None:
+            try:
+                if found[0] - 1 in self._roster.open:
+                    return self._take_in(*found, places)
+                self._wire.header(found[0], Tag.REPLY, found[1])  # the last word of one who is gone
+            except RankGone:
+                self._mourn()
+                break
+        return None
+
+    def _take_in(self, source: int, size: int, places: Mapping[int, Vectors]) -> tuple[int, Reply]:
+        """A reply whose header has come."""
         worker = source - 1
         start = self.now()
         (serial, result, spans), specs = self._wire.header(source, Tag.REPLY, size)
-        expected, task = self._open[worker].popleft()
+        expected, task = self._roster.open[worker][0]
         if serial != expected:
             raise RuntimeError(f"worker {worker} answered task {serial}, not task {expected}")
-        place = places.get(serial) or (self._free.pop() if specs and self._free else ())
+        place = places.get(serial) or (self._pool.take() if specs else ())
         vectors = self._wire.vectors(source, Tag.REPLY_VECTOR, specs, place)
+        self._roster.open[worker].popleft()
         if specs:
             self._observe(0, ("receive", start, self.now()))
         self._record(worker, spans)
         return serial, Reply(worker, task, replace(result, vectors=vectors))
 
-    def _await(self, source: int | None, tag: Tag) -> tuple[int, int]:
-        """Sleep until a message has come; (source, header size)."""
+    def _await(self, source: int | None, tag: Tag) -> tuple[int, int] | None:
+        """Sleep until a message has come; (source, header size). None: workers have died."""
         nap, start = Nap(), self.now()
         while (found := self._wire.probe(source, tag)) is None:
             self._wire.raise_failure()
+            if self._mourn():
+                return None
             nap()
         self._observe(0, ("wait", start, self.now()))
         return found
@@ -269,26 +297,3 @@ class MpiCrew:
         shift = self._offsets[worker] - self._origin
         for kind, start, end in spans:
             self._observe(worker + 1, (kind, start + shift, end + shift))
-
-    def _measure_offset(self, worker: int) -> float:
-        """Coordinator's clock minus the worker's, from the fastest of a few exchanges (Cristian 1989)."""
-        best, offset = float("inf"), 0.0
-        for _ in range(_PINGS):
-            sent = time.perf_counter()
-            self._wire.send(worker + 1, (Tag.PING, Tag.PING), None, ()).wait()
-            source, size = self._await(worker + 1, Tag.PONG)
-            theirs, _ = self._wire.header(source, Tag.PONG, size)
-            received = time.perf_counter()
-            if received - sent < best:
-                best, offset = received - sent, (sent + received) / 2 - theirs
-        return offset
-
-    def _take_back(self) -> None:
-        """The vectors of the replies handed out last are free again."""
-        for vectors in self._lent:
-            self._release(vectors)
-        self._lent.clear()
-
-    def _release(self, vectors: Vectors) -> None:
-        if vectors:
-            self._free.append(vectors)

@@ -25,6 +25,9 @@ import time
 from psopt.crew.process import die_with_parent
 from psopt.processes import adopt_orphans, kill_children, signal_at_parents_death
 
+TOLERANT = os.environ.get("OMPI_MCA_mpi_ft_enable") == "1"  # noqa: SIM112 - Open MPI's own name
+"""Whether mpirun goes on when a rank dies (Open MPI's, --with-ft ulfm)."""
+
 _PATIENCE = 5.0  # seconds for a rank that has failed to come to its end
 _PAUSE = 0.2  # who kills a rank for another one's failure reaches its supervisor within this time
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -165,7 +168,12 @@ class _Supervisor:
             time.sleep(_PAUSE)
         quiet = self._deadline is not None or -code in self._received
         if not quiet and (code < 0 or not self._finished):
-            print(f"psopt: {self._who()} {_how(code)}; the job ends", file=sys.stderr, flush=True)
+            end = "" if TOLERANT and self._rank != "0" else "; the job ends"
+            print(f"psopt: {self._who()} {_how(code)}{end}", file=sys.stderr, flush=True)
+        if code < 0 and TOLERANT:
+            os.kill(
+                os.getpid(), signal.SIGKILL
+            )  # the launcher heeds signals, and passes statuses over
         if code < 0:
             return self._status if self._impatient else 128 - code
         return code if self._finished else code or 1

@@ -52,6 +52,8 @@ class Request(Protocol):
 class Communicator(Protocol):
     """The few calls of an MPI communicator that the wire needs."""
 
+    @property
+    def gone(self) -> frozenset[int]: ...
     def Isend(self, buf: Any, dest: int, tag: int) -> Request: ...  # noqa: N802
     def Irecv(self, buf: Any, source: int, tag: int) -> Request: ...  # noqa: N802
     def Recv(self, buf: Any, source: int, tag: int) -> None: ...  # noqa: N802
@@ -79,6 +81,10 @@ class Outgoing:
             nap()
 
 
+class RankGone(RuntimeError):  # noqa: N818 - reads as what happened
+    """The rank at the other end has died."""
+
+
 class Wire:
     """Sends and receives messages over one communicator.
 
@@ -101,6 +107,11 @@ class Wire:
         requests.reverse()
         return Outgoing(requests, [head, pieces, vectors])
 
+    @property
+    def gone(self) -> frozenset[int]:
+        """Ranks that have died, where that can be survived."""
+        return self._comm.gone
+
     def probe(self, source: int | None, tag: Tag) -> tuple[int, int] | None:
         """(source, header size) of the first message with ``tag`` that has arrived, if any."""
         return self._comm.probe(source, tag)
@@ -116,6 +127,9 @@ class Wire:
         """Receive a message's vectors: into ``places`` that are contiguous, of the same dtype and shape.
 
         Any other is received into new memory.
+
+        Raises:
+            RankGone: the sender has died, with or without having sent all.
         """
         taken = []
         for index, (dtype, shape) in enumerate(specs):
@@ -127,6 +141,8 @@ class Wire:
         for vector in taken:
             waiting += self.start_receive(source, tag, raw_bytes(vector))
         Outgoing(waiting, taken).wait()
+        if source in self._comm.gone:
+            raise RankGone(source)
         return tuple(taken)
 
     def raise_failure(self) -> None:

@@ -92,13 +92,19 @@ def detect_flavour(mpirun: Path, seconds: float = 20.0) -> Flavour:
 
 
 def mpirun_argv(
-    mpirun: Path, flavour: Flavour, ranks: int, *, as_root: bool = AS_ROOT
+    mpirun: Path,
+    flavour: Flavour,
+    ranks: int,
+    *,
+    as_root: bool = AS_ROOT,
+    tolerant: bool = False,
 ) -> list[str]:
     """Return the command line that starts `ranks` ranks here; append the program and its arguments.
 
     Open MPI refuses more ranks than cores and binds each rank to one core unless it is told
     otherwise, and it refuses to run as root. A coordinator mostly sleeps, and a replica has its own
-    threads, so psopt asks for neither limit. MPICH has none of them.
+    threads, so psopt asks for neither limit. MPICH has none of them. ``tolerant``: Open MPI goes on
+    when a rank dies.
 
     Raises:
         ValueError: `ranks` is below 1.
@@ -110,4 +116,6 @@ def mpirun_argv(
         options += ["--oversubscribe", "--bind-to", "none"]
         if as_root:
             options.append("--allow-run-as-root")
+        if tolerant:
+            options += ["--with-ft", "ulfm"]
     return [str(mpirun), *options, "-n", str(ranks)]

@@ -22,7 +22,8 @@ from typing import BinaryIO
 
 import psutil
 
-from psopt.launch.flavour import detect_flavour, find_mpirun, mpirun_argv
+from psopt.launch.flavour import Flavour, detect_flavour, find_mpirun, mpirun_argv
+from psopt.launch.probe import survives_loss
 from psopt.processes import adopt_orphans, kill_children, signal_at_parents_death
 
 TERMINAL = "PSOPT_TERMINAL"
@@ -50,8 +51,13 @@ def is_first(environ: Mapping[str, str]) -> bool:
     return not said or said[0] == "0"
 
 
-def run_ranks(arguments: Sequence[str], ranks: int) -> int:
+def run_ranks(arguments: Sequence[str], ranks: int, *, tolerant: bool = False) -> int:
     """Run ``psopt ARGUMENTS`` on ``ranks`` ranks and wait for the end.
+
+    Args:
+        arguments: of every rank.
+        ranks: how many.
+        tolerant: go on when a rank dies, if this MPI can.
 
     Returns:
         The job's exit status; never 0 when it was interrupted.
@@ -60,7 +66,10 @@ def run_ranks(arguments: Sequence[str], ranks: int) -> int:
         MpirunError: there is no mpirun, or it does not answer.
     """
     mpirun = find_mpirun()
-    argv = mpirun_argv(mpirun, detect_flavour(mpirun), ranks)
+    flavour = detect_flavour(mpirun)
+    if tolerant := tolerant and flavour is Flavour.OPENMPI:
+        tolerant = survives_loss(mpirun_argv(mpirun, flavour, 2, tolerant=True))
+    argv = mpirun_argv(mpirun, flavour, ranks, tolerant=tolerant)
     end = _run([*argv, sys.executable, "-m", "psopt", *arguments])
     for line in _last_words(end):
         print(f"psopt: {line}", file=sys.stderr, flush=True)

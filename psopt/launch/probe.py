@@ -25,6 +25,8 @@ TITLE = "MPI ranks"
 _GRACE = 5.0
 _MARK = "psopt-probe "
 _PROGRAM = "psopt.crew.probe"
+_LOSS_PROGRAM = "psopt.crew.loss_probe"
+_LOSS_SECONDS = 20.0
 # A launcher tells its ranks who they are by these; inherited, they would mislead new ranks.
 _RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MPI_LOCAL")
 
@@ -79,6 +81,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode(errors="replace")
+
+
+def survives_loss(argv: Sequence[str], seconds: float = _LOSS_SECONDS) -> bool:
+    """Whether a rank that an `mpirun_argv` command line has started outlives another one: two of them try it."""
+    command = [*argv, sys.executable, "-m", _LOSS_PROGRAM, _MARK, str(seconds / 2)]
+    try:
+        outcome = run_with_deadline(command, seconds)
+    except OSError:
+        return False
+    return outcome.status == 0 and _MARK.strip() in outcome.stdout
 
 
 def probe(argv: Sequence[str], flavour: Flavour, seconds: float = SECONDS) -> Finding:

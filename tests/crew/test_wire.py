@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psopt.crew.wire import CHUNK, Outgoing, Request, Tag, Wire, raw_bytes, spec_of
+from psopt.crew.wire import CHUNK, Outgoing, RankGone, Request, Tag, Wire, raw_bytes, spec_of
 from tests.crew import wire_cases
 from tests.crew.wire_cases import CHUNKS, REPLY, TASK, TENSORS, all_bits, receive
 from tests.replica.support import bits
@@ -40,6 +40,7 @@ class Fake:
     rank: int
     post: dict[tuple[int, int, int], tuple[deque[Pending], deque[Pending]]]
     sizes: list[int] = field(default_factory=list)
+    gone: frozenset[int] = frozenset()
 
     def Isend(self, buf: Any, dest: int, tag: int) -> Request:
         self.sizes.append(len(buf))
@@ -187,4 +188,18 @@ def test_outgoing_is_done_when_all_of_it_is() -> None:
     for part in parts:
         assert not outgoing.done()
         part.done = True
+    assert outgoing.done()
+
+
+def test_what_comes_from_the_dead_is_not_taken() -> None:
+    """A message may be there in part only: its receiver is told."""
+    here, there = pair()
+    outgoing = there.send(0, (Tag.REPLY, Tag.REPLY_VECTOR), "said", (torch.ones(3),))
+    found = here.probe(None, Tag.REPLY)
+    assert found is not None
+    source, size = found
+    _, specs = here.header(source, Tag.REPLY, size)
+    here._comm.gone = frozenset({source})  # type: ignore[misc]
+    with pytest.raises(RankGone):
+        here.vectors(source, Tag.REPLY_VECTOR, specs, ())
     assert outgoing.done()

@@ -137,7 +137,7 @@ def test_killed_between_ask_and_tell(scheme: dict[str, Any], tmp_path: Path) -> 
     victim.start(2)
     found: dict[str, Any] = json.loads((victim.run / "summary.json").read_text())
     assert found["parameters_sha256"] == whole.sha
-    keys = ("step", "epoch", "samples", "loss", "accuracy", "iteration", "gradient_norm")
+    keys = ("step", "epoch", "samples", "loss", "accuracy", "iteration", "gradient_max")
     assert [[row[key] for key in keys] for row in victim.rows()] == [
         [row[key] for key in keys] for row in whole.rows("step")
     ]
