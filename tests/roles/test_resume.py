@@ -230,6 +230,12 @@ def test_more_epochs(tmp_path: Path) -> None:
     assert train(longer, tmp_path / "run", tree=first.saved()).sha == whole.sha
 
 
+@pytest.fixture
+def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the disk had still been well when the run began."""
+    monkeypatch.setattr(CheckpointStore, "rehearse", lambda store, tree: None)
+
+
 def blocked(tmp_path: Path) -> Trained:
     """A run whose checkpoints cannot be written: a file is where their directory should be."""
     folder = tmp_path / "run"
@@ -239,7 +245,16 @@ def blocked(tmp_path: Path) -> Trained:
     return train(config, folder)
 
 
-def test_unwritable_checkpoints_are_loud_and_training_goes_on(tmp_path: Path) -> None:
+def test_unwritable_checkpoints_are_found_before_training(tmp_path: Path) -> None:
+    done = blocked(tmp_path)
+    assert done.status == "failed"
+    assert "a trial before training was not saved" in done.reason
+    assert done.coordinator.progress.step == 0
+
+
+def test_unwritable_checkpoints_are_loud_and_training_goes_on(
+    tmp_path: Path, no_trial: None
+) -> None:
     done = blocked(tmp_path)
     assert done.status == "failed"
     assert done.reason.startswith("checkpoint at step 12 failed: ")
