@@ -61,6 +61,7 @@ from psopt.replica.tasks import (
 )
 
 __all__ = [
+    "ALL_GONE",
     "BatchPlan",
     "Buffers",
     "Crew",
@@ -104,6 +105,10 @@ class Lost:
 
     worker: int
     tasks: tuple[Task, ...]
+
+
+ALL_GONE = "all workers are gone; resume from the last checkpoint"
+"""What ``WorkerLost`` says where nobody is left."""
 
 
 class WorkerLost(RuntimeError):  # noqa: N818 - reads as what happened

@@ -25,14 +25,13 @@ from psopt.crew.base import (
     Task,
     Vectors,
     WorkerLost,
-    deal,
     needs_vectors,
     sum_in_order,
 )
 from psopt.crew.meeting import by_round, meet
 from psopt.crew.nap import Nap
 from psopt.crew.pool import Pool
-from psopt.crew.roster import ALL_GONE, GONE_AMONG_PEERS, Roster
+from psopt.crew.roster import GONE_AMONG_PEERS, Roster
 from psopt.crew.wire import Outgoing, RankGone, Tag, Wire
 
 _SPARE_BYTES = 256 << 20
@@ -56,7 +55,6 @@ class MpiCrew:
         self._published: dict[int, tuple[Vectors, Any]] = {}
         self._leaving: dict[int, deque[Outgoing]] = {}
         self._serial = 0
-        self._kept: deque[Reply | Lost] = deque()
         self._pool = Pool()
 
     def open(self) -> list[dict[str, Any]]:
@@ -100,33 +98,32 @@ class MpiCrew:
     def collect(self) -> Reply | Lost:
         """The next reply to arrive, or the next loss."""
         self._pool.take_back()
-        while not self._kept:
+        while not self._roster.kept:
             if self._roster.all_idle:
                 raise RuntimeError("collect: no task is open, so no reply can come")
             if (came := self._receive(None)) is not None:
-                self._kept.append(came[1])
+                self._roster.kept.append(came[1])
             else:
-                self._deal_again({})
-        found = self._kept.popleft()
+                self._roster.deal_again({}, self._send)
+        found = self._roster.collect()
         if isinstance(found, Reply):
             self._pool.lend(found.result.vectors)
-            self._roster.collect(found.worker)
         return found
 
     def each(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Reply]]:
         """Position of a task and its reply, as they arrive."""
         self._pool.take_back()
-        wanted = self._deal_out(list(enumerate(tasks)))
+        wanted = self._roster.deal_out(list(enumerate(tasks)), self._send)
         while wanted:
             if (came := self._receive(None)) is None:
-                self._deal_again(wanted)
+                self._roster.deal_again(wanted, self._send)
                 continue
             serial, reply = came
             if serial in wanted:
                 yield wanted.pop(serial), reply
                 self._pool.release(reply.result.vectors)
             else:
-                self._kept.append(reply)
+                self._roster.kept.append(reply)
 
     def gather(self, tasks: Sequence[Task]) -> list[Reply]:
         """Replies in task order, without vectors."""
@@ -140,7 +137,7 @@ class MpiCrew:
         beyond it at their workers.
         """
         self._pool.take_back()
-        wanted = self._deal_out(list(enumerate(tasks)))
+        wanted = self._roster.deal_out(list(enumerate(tasks)), self._send)
         serials = {position: serial for serial, position in wanted.items()}
         budget = max(2, _SPARE_BYTES // max(1, sum(v.nbytes for v in out)))
         arrived: dict[int, Reply] = {}
@@ -151,12 +148,12 @@ class MpiCrew:
                 source = None if len(arrived) < budget else self._roster.doing(serial)
                 came = self._receive(source, {serial: out} if position == 0 else {})
                 if came is None:
-                    self._deal_again(wanted)
+                    self._roster.deal_again(wanted, self._send)
                     serials |= {p: s for s, p in wanted.items()}
                 elif came[0] in wanted:
                     arrived[wanted.pop(came[0])] = came[1]
                 else:
-                    self._kept.append(came[1])
+                    self._roster.kept.append(came[1])
             reply = arrived.pop(position)
             for total, vector in zip(out, reply.result.vectors, strict=True):
                 sum_in_order([vector] if position == 0 else [total, vector], total)
@@ -169,7 +166,7 @@ class MpiCrew:
         """Rounds among the workers; every worker reports its own slots."""
         if not self._roster.all_idle:
             raise RuntimeError("together: workers have open tasks; collect their replies first")
-        wanted, replies = self._deal_out([(w, task) for w in self.workers]), {}
+        wanted, replies = self._roster.deal_out([(w, task) for w in self.workers], self._send), {}
         while wanted:
             if (came := self._receive(None)) is None:
                 raise WorkerLost(GONE_AMONG_PEERS)
@@ -226,24 +223,6 @@ class MpiCrew:
         self._roster.held[worker] = task.version
         self._roster.open[worker].append((self._serial, task))
         return self._serial
-
-    def _deal_out(self, tasks: Sequence[tuple[int, Task]]) -> dict[int, int]:
-        """Send tasks, with their positions, in contiguous blocks; position by serial number."""
-        if tasks and not self.workers:
-            raise WorkerLost(ALL_GONE)
-        wanted: dict[int, int] = {}
-        for worker, block in zip(self.workers, deal(len(tasks), len(self.workers)), strict=True):
-            wanted |= {self._send(worker, tasks[k][1]): tasks[k][0] for k in block}
-        return wanted
-
-    def _deal_again(self, wanted: dict[int, int]) -> None:
-        """Give the tasks of ``wanted`` that lost workers had to others; the rest is for ``collect``."""
-        losses, self._roster.losses = self._roster.losses, []
-        for worker, lost in losses:
-            if owed := tuple(task for serial, task in lost if serial not in wanted):
-                self._kept.append(Lost(worker, owed))
-            if again := [(wanted.pop(s), task) for s, task in lost if s in wanted]:
-                wanted |= self._deal_out(again)
 
     def _mourn(self) -> bool:
         """See whether workers have died; what they had is in the roster's ``losses`` then."""

@@ -1,17 +1,19 @@
-"""Who of the workers is there, and who has which tasks."""
+"""Who of the workers is there, who has which tasks, and who gets those of the dead: the same for both crews."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from psopt.crew.base import Task
+from psopt.crew.base import ALL_GONE, Lost, Reply, Task, WorkerLost, deal
 
-ALL_GONE = "all workers are gone; resume from the last checkpoint"
 GONE_AMONG_PEERS = "a worker is gone in rounds among the workers; resume from the last checkpoint"
 
 Numbered = tuple[int, Task]
 """A task with its serial number."""
+
+Give = Callable[[int, Task], int]
+"""Gives a worker a task; the task's serial number."""
 
 
 class Roster:
@@ -25,7 +27,8 @@ class Roster:
         open: tasks that a worker has not answered, oldest first.
         idle: workers that owe no reply to ``collect``, longest free first.
         held: version that a worker holds.
-        losses: of workers that are gone, what they had; for whoever deals it out again.
+        losses: of workers that are gone, what they had, until ``deal_again``.
+        kept: what ``collect`` is to hand over.
     """
 
     def __init__(self, workers: int) -> None:
@@ -34,6 +37,7 @@ class Roster:
         self.idle: dict[int, None] = dict.fromkeys(self.workers)
         self.held: dict[int, int] = {}
         self.losses: list[tuple[int, Sequence[Numbered]]] = []
+        self.kept: deque[Reply | Lost] = deque()
         self._owed = dict.fromkeys(self.workers, 0)  # submitted, and not yet collected
 
     def submit(self, worker: int) -> None:
@@ -41,12 +45,41 @@ class Roster:
         self._owed[worker] += 1
         self.idle.pop(worker, None)
 
-    def collect(self, worker: int) -> None:
-        """A reply of ``worker``, who may be gone, was handed over."""
-        if worker in self._owed:
+    def collect(self) -> Reply | Lost:
+        """The oldest of ``kept``; the worker of a reply, who may be gone, owes one less."""
+        found = self.kept.popleft()
+        worker = found.worker
+        if isinstance(found, Reply) and worker in self._owed:
             self._owed[worker] -= 1
             if not self._owed[worker]:
                 self.idle[worker] = None
+        return found
+
+    def blocks(self, items: int) -> list[tuple[int, range]]:
+        """Contiguous blocks for the workers.
+
+        Raises:
+            WorkerLost: there is no worker.
+        """
+        if not self.workers:
+            raise WorkerLost(ALL_GONE)
+        return list(zip(self.workers, deal(items, len(self.workers)), strict=True))
+
+    def deal_out(self, tasks: Sequence[tuple[int, Task]], give: Give) -> dict[int, int]:
+        """Give tasks, with their positions, to the workers in blocks; position by serial number."""
+        wanted: dict[int, int] = {}
+        for worker, block in self.blocks(len(tasks)):
+            wanted |= {give(worker, tasks[k][1]): tasks[k][0] for k in block}
+        return wanted
+
+    def deal_again(self, wanted: dict[int, int], give: Give) -> None:
+        """Give what the dead had of ``wanted`` to others; the rest of theirs is for ``collect``."""
+        losses, self.losses = self.losses, []
+        for worker, lost in losses:
+            if owed := tuple(task for serial, task in lost if serial not in wanted):
+                self.kept.append(Lost(worker, owed))
+            if again := [(wanted.pop(s), task) for s, task in lost if s in wanted]:
+                wanted |= self.deal_out(again, give)
 
     @property
     def all_idle(self) -> bool:

@@ -9,8 +9,7 @@ and 4,096 workers need the memory of their open replies only. Workers may die an
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -26,11 +25,10 @@ from psopt.crew.base import (
     Tally,
     Task,
     Vectors,
-    WorkerLost,
-    deal,
     needs_vectors,
     sum_in_order,
 )
+from psopt.crew.roster import Roster
 from psopt.crew.virtual import Network, nbytes
 from psopt.replica.memory import Memory
 from psopt.replica.replica import Replica
@@ -77,24 +75,20 @@ class SimCrew:
         self._server_cost, self._observe, self._deaths = server_cost, observer, deaths or {}
         self._now = 0.0
         self._published: dict[int, tuple[Vectors, Any]] = {}
-        self._held: dict[int, int] = {}
+        self._roster = Roster(workers)
         self._free = dict.fromkeys(range(workers), 0.0)
-        self._open: dict[int, deque[tuple[int, Task]]] = {w: deque() for w in range(workers)}
-        self._owed = dict.fromkeys(range(workers), 0)  # submitted, and not yet collected
-        self._idle: dict[int, None] = dict.fromkeys(range(workers))
         self._events: list[_Event] = []
-        self._kept: deque[Reply | Lost] = deque()
         self._serial = 0
         self._memories: dict[int, Memory] = {}
 
     @property
     def workers(self) -> tuple[int, ...]:
         """Ids of the live workers, in order."""
-        return tuple(self._open)
+        return self._roster.workers
 
     def idle(self) -> Sequence[int]:
         """Workers that owe no reply, longest free first."""
-        return tuple(self._idle)
+        return tuple(self._roster.idle)
 
     def now(self) -> float:
         """Virtual seconds."""
@@ -111,46 +105,39 @@ class SimCrew:
     def submit(self, worker: int, task: Task) -> None:
         """Perform ``task`` now; ``collect`` hands its reply over when it is due."""
         self._give(worker, task)
-        self._owed[worker] += 1
-        self._idle.pop(worker, None)
+        self._roster.submit(worker)
 
     def collect(self) -> Reply | Lost:
         """The event that is next in virtual time."""
-        if not self._kept and len(self._idle) == len(self._open):
-            raise RuntimeError("collect: no task is open, so no reply can come")
-        if self._kept:
-            found = self._kept.popleft()
-        else:
+        roster = self._roster
+        while not roster.kept:
+            if roster.all_idle:
+                raise RuntimeError("collect: no task is open, so no reply can come")
             event = self._next()
-            found = event.reply or Lost(event.worker, tuple(t for _, t in self._bury(event.worker)))
-        if isinstance(found, Reply) and found.worker in self._owed:
-            self._owed[found.worker] -= 1
-            if not self._owed[found.worker]:
-                self._idle[found.worker] = None
-        return found
+            if event.reply is not None:
+                roster.kept.append(event.reply)
+            else:
+                roster.deal_again({}, self._give)
+        return roster.collect()
 
     def each(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Reply]]:
-        """Position of a task and its reply, as they arrive; tasks of the dead are dealt out again."""
-        wanted = self._deal_out(list(enumerate(tasks)))
+        """Position of a task and its reply, as they arrive."""
+        wanted = self._roster.deal_out(list(enumerate(tasks)), self._give)
         while wanted:
             event = self._next()
             if event.reply is None:
-                lost = self._bury(event.worker)
-                if owed := tuple(task for serial, task in lost if serial not in wanted):
-                    self._kept.append(Lost(event.worker, owed))
-                if again := [(wanted.pop(s), t) for s, t in lost if s in wanted]:
-                    wanted |= self._deal_out(again)
+                self._roster.deal_again(wanted, self._give)
             elif event.serial in wanted:
                 yield wanted.pop(event.serial), event.reply
             else:
-                self._kept.append(event.reply)
+                self._roster.kept.append(event.reply)
 
     def gather(self, tasks: Sequence[Task]) -> list[Reply]:
         """Replies in task order, without vectors. Evaluation is measurement: it takes no virtual time."""
         if all(isinstance(task, Evaluate) for task in tasks):
             return [
                 Reply(worker, tasks[position], self._perform(worker, tasks[position]))
-                for worker, block in self._blocks(len(tasks))
+                for worker, block in self._roster.blocks(len(tasks))
                 for position in block
             ]
         return [reply.bare() for reply in self._in_order(tasks)]
@@ -164,11 +151,11 @@ class SimCrew:
 
     def together(self, task: Rounds) -> tuple[int, list[tuple[Tally, ...]]]:
         """All slots of every round on the one replica: the sums are those of workers with one slot each."""
-        if len(self._idle) < len(self._open):
+        if not self._roster.all_idle:
             raise RuntimeError("together: workers have open tasks; collect their replies first")
         sent = self._now
         for worker in self.workers:
-            if needs_vectors(task, self._held.get(worker)):
+            if needs_vectors(task, self._roster.held.get(worker)):
                 carried = self._published[task.version][0]
                 self._now = self._network.to_worker(sent, nbytes(carried))
         result = self._perform(self.workers[0], task)
@@ -177,7 +164,7 @@ class SimCrew:
             if sums := tuple(islice(tallies, len(tickets))):
                 rounds.append(sums)
                 self._pass_round([tally.count for tally in sums])
-        self._held = dict.fromkeys(self._open, result.version)
+        self._roster.held = dict.fromkeys(self._roster.open, result.version)
         return result.version, rounds
 
     def fetch(self, version: int) -> Result:
@@ -189,10 +176,10 @@ class SimCrew:
     def close(self) -> None:
         """Forget what is owed: nobody waits for it. Who has nothing to do has waited until now."""
         for worker, free in self._free.items():
-            if not self._open[worker]:
+            if not self._roster.open[worker]:
                 self._observe(worker + 1, ("wait", free, max(free, self._now)))
         self._events.clear()
-        for tasks in self._open.values():
+        for tasks in self._roster.open.values():
             tasks.clear()
 
     def _perform(self, worker: int, task: Task) -> Result:
@@ -207,9 +194,9 @@ class SimCrew:
 
     def _give(self, worker: int, task: Task) -> int:
         """Perform ``task`` now and schedule its reply; the serial number of the event."""
-        sent = needs_vectors(task, self._held.get(worker))
+        sent = needs_vectors(task, self._roster.held.get(worker))
         carried: Vectors = self._published[task.version][0] if sent else ()
-        self._held[worker] = task.version
+        self._roster.held[worker] = task.version
         free = self._free[worker]
         start = max(self._network.to_worker(self._now, nbytes(carried)), free)
         result = self._perform(worker, task)
@@ -223,7 +210,7 @@ class SimCrew:
         self._serial += 1
         at = end if reply else max(death, self._now)
         heapq.heappush(self._events, _Event(at, self._serial, worker, reply))
-        self._open[worker].append((self._serial, task))
+        self._roster.open[worker].append((self._serial, task))
         return self._serial
 
     def _compute_seconds(self, worker: int, result: Result) -> float:
@@ -236,6 +223,7 @@ class SimCrew:
         worker = event.worker
         if event.reply is None:
             self._now = max(self._now, event.at)
+            self._bury([worker])
             return event
         start, size = self._now, nbytes(event.reply.result.vectors)
         arrival = self._network.to_server(event.at, size)
@@ -243,44 +231,30 @@ class SimCrew:
         self._observe(0, ("wait", start, max(start, arrival)))
         self._now = max(self._now, arrival) + self._server_cost
         self._observe(0, ("update", self._now - self._server_cost, self._now))
-        self._open[worker].popleft()
+        self._roster.open[worker].popleft()
         self._free[worker] = max(self._free[worker], arrival)
         return event
 
-    def _bury(self, worker: int) -> deque[tuple[int, Task]]:
-        """Forget a dead worker; its open tasks, with their serial numbers."""
-        tasks = self._open.pop(worker)
-        for table in (self._owed, self._held, self._free, self._memories, self._idle):
-            table.pop(worker, None)
-        self._events = [event for event in self._events if event.worker != worker]
+    def _bury(self, dead: Collection[int]) -> None:
+        """Forget dead workers; what they had is in the roster's ``losses`` then."""
+        self._roster.bury(dead)
+        for worker in dead:
+            del self._free[worker]
+            self._memories.pop(worker, None)
+        self._events = [event for event in self._events if event.worker not in dead]
         heapq.heapify(self._events)
-        return tasks
 
     def _in_order(self, tasks: Sequence[Task]) -> list[Reply]:
         """Replies in task order."""
         arrived = dict(self.each(tasks))
         return [arrived[position] for position in range(len(tasks))]
 
-    def _deal_out(self, tasks: Sequence[tuple[int, Task]]) -> dict[int, int]:
-        """Give tasks, with their positions, to the workers in blocks; position by serial number."""
-        wanted = {}
-        for worker, block in self._blocks(len(tasks)):
-            for k in block:
-                position, task = tasks[k]
-                wanted[self._give(worker, task)] = position
-        return wanted
-
-    def _blocks(self, items: int) -> list[tuple[int, range]]:
-        if not self._open:
-            raise WorkerLost("all workers are gone; resume from the last checkpoint")
-        return list(zip(self.workers, deal(items, len(self.workers)), strict=True))
-
     def _pass_round(self, counts: Sequence[int]) -> None:
         """Virtual time of one round: the slowest worker's slots, then the allreduce."""
         start = self._now
         seconds = [
             sum((self._compute(worker, counts[slot]) for slot in block), 0.0)
-            for worker, block in self._blocks(len(counts))
+            for worker, block in self._roster.blocks(len(counts))
         ]
         slowest = start + max(seconds)
         size = nbytes(self._replica.model.vectors)
@@ -292,7 +266,6 @@ class SimCrew:
             self._observe(worker + 1, ("send", slowest, self._now))
         self._observe(0, ("wait", start, self._now))
         dead = [w for w in self.workers if self._deaths.get(w, float("inf")) <= self._now]
-        for worker in dead:
-            self._bury(worker)
+        self._bury(dead)
         if dead:  # those that are left do the round again
             self._pass_round(counts)

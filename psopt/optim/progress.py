@@ -15,6 +15,12 @@ from psopt.optim.solver import Status
 LOWER_BOUND = -1e20
 """An objective below it is taken for one that has no minimum."""
 
+
+def lowest(size: float) -> float:
+    """The same, for an objective that was ``size`` large at the start."""
+    return LOWER_BOUND * max(1.0, size)
+
+
 _PATIENCE = 20  # iterations without a lower loss or a smaller gradient than ever before
 
 

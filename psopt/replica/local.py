@@ -33,7 +33,7 @@ from torch import Tensor
 
 from psopt.optim.inner import add, dot, norm_max
 from psopt.optim.lbfgs import LBFGS, LBFGSOptions
-from psopt.optim.progress import LOWER_BOUND
+from psopt.optim.progress import lowest
 from psopt.optim.solver import Status
 from psopt.replica.batch_tasks import LocalMethod
 
@@ -99,7 +99,7 @@ def _lbfgs(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
     most = method.passes + 1  # with the one at a, which took no pass
     options = LBFGSOptions(
         gradient_tolerance=0.0,
-        lower_bound=LOWER_BOUND * max(1.0, abs(local.shard_loss)),  # <c, w - a> goes far below 0
+        lower_bound=lowest(abs(local.shard_loss)),  # <c, w - a> goes far below 0
         max_iterations=most,
         max_evaluations=most,
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from psopt.crew.base import Gradient, Lost, Reply, WorkerLost
+from psopt.crew.base import ALL_GONE, Gradient, Lost, Reply, WorkerLost
 from psopt.schemes.base import Context, Limit, Scheme, Update
 
 StateT = TypeVar("StateT")
@@ -46,7 +46,7 @@ class Asynchronous(Scheme, Generic[StateT]):
                 continue
             return [self._take(context, state, event)]
         if not context.crew.workers:
-            raise WorkerLost("all workers are gone; resume from the last checkpoint")
+            raise WorkerLost(ALL_GONE)
         return []
 
     def _issue(self, context: Context, state: StateT) -> None:

@@ -40,11 +40,12 @@ from torch import Tensor
 
 from psopt.crew.base import LocalSolve, Tally
 from psopt.optim.inner import dot
+from psopt.optim.progress import Options
 from psopt.optim.wolfe import Outcome, Rules, Search
 from psopt.schemes.base import SECTION, Context, Diverged
 from psopt.schemes.exchange import descend
 from psopt.schemes.local import NotNegative, Positive
-from psopt.schemes.shards import HIDDEN, GradientScheme, ShardState, norm
+from psopt.schemes.shards import HIDDEN, GradientScheme, ShardState, hides, norm
 
 _DECREASE = 1e-4  # c1
 _CURVATURE = 0.5  # c2
@@ -135,14 +136,13 @@ class GuardedDane(DaneScheme):
         objective, gradient, base = state.measured, state.gradient, state.base
         assert objective is not None
         assert gradient is not None
-        hidden = torch.finfo(start.dtype).eps * abs(objective)
         trouble = ""
         for _ in range(_REJECTIONS):
             slope, length = math.nan, 0.0
             with contextlib.suppress(Diverged):  # a larger mu may have a solution that is finite
                 way = self.way(context, state, gradient)
                 slope, length = dot(gradient, way), norm(way)
-            if -hidden <= slope <= 0.0 and not trouble:
+            if hides(state, slope) and not trouble:
                 state.over = HIDDEN
                 return None
             if slope < 0.0:
@@ -180,7 +180,7 @@ class GuardedDane(DaneScheme):
         if value <= objective + _DECREASE * slope and ahead <= -_CURVATURE * slope:
             state.proximal = max(self.mu, mu / 2)
             return tally, mu, 1.0
-        rules = Rules(_DECREASE, _CURVATURE, _TRIALS, 10 * torch.finfo(start.dtype).eps)
+        rules = Rules(_DECREASE, _CURVATURE, _TRIALS, Options().rounding_of(start.dtype))
         search, step = Search(rules, objective, slope, 1.0), 1.0
         search.tell(value, ahead)
         while search.outcome is Outcome.SEARCHING:

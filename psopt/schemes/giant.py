@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
@@ -28,8 +27,9 @@ from psopt.optim.inner import dot
 from psopt.schemes.base import SECTION, Context, Diverged
 from psopt.schemes.exchange import descend, probe
 from psopt.schemes.local import LocalConfig, Solving
-from psopt.schemes.shards import HIDDEN, GradientScheme, ShardState
+from psopt.schemes.shards import HIDDEN, GradientScheme, ShardState, hides
 
+_NO_STEP = "no descent: no step of the grid lowers the objective"
 _GRID = tuple(4.0 * 0.5**k for k in range(12))
 
 
@@ -55,10 +55,10 @@ class Giant(GradientScheme):
         way = self._way(context, state, gradient)
         step = self._choose(context, state, way, state.measured)
         if step is None:
-            hidden = torch.finfo(way.dtype).eps * abs(state.measured)
-            state.over = "no descent: no step of the grid lowers the objective"
-            if -2 * hidden <= dot(gradient, way) <= 0.0:
-                state.over = HIDDEN
+            hidden = hides(
+                state, dot(gradient, way) / 2
+            )  # of a quadratic the half is what it falls by
+            state.over = HIDDEN if hidden else _NO_STEP
             return None
         context.place(context.server.vectors[0].add(way, alpha=step))
         tally = self.measure(context, state)

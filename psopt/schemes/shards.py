@@ -26,7 +26,7 @@ from torch import Tensor
 
 from psopt.crew.base import BatchPlan, Cut, Shard, ShardGradient, Tally
 from psopt.optim.inner import dot
-from psopt.optim.progress import LOWER_BOUND
+from psopt.optim.progress import lowest
 from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Spoilt, Update
 from psopt.schemes.exchange import account, probe
 from psopt.schemes.local import LocalConfig, Solving
@@ -232,7 +232,7 @@ class ShardScheme(Scheme):
         size, change = abs(state.first), state.measured - state.first
         if state.scale is None:
             state.scale = max(size, abs(change))
-        if change <= _RISEN * state.scale and state.measured >= LOWER_BOUND * max(1.0, size):
+        if change <= _RISEN * state.scale and state.measured >= lowest(size):
             return
         rounds = "1 round" if state.round == 1 else f"{state.round} rounds"
         lost = Spoilt(
@@ -286,6 +286,13 @@ class GradientScheme(ShardScheme):
 def norm(vector: Tensor) -> float:
     """Euclidean norm of (n,), summed in float64."""
     return math.sqrt(dot(vector, vector))
+
+
+def hides(state: ShardState, slope: float) -> bool:
+    """Whether the rounding of the objective hides what it would fall by along a direction of this slope."""
+    assert state.measured is not None
+    assert state.gradient is not None
+    return -torch.finfo(state.gradient.dtype).eps * abs(state.measured) <= slope <= 0.0
 
 
 def update(

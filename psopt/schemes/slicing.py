@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from psopt.crew.base import HandOver, Lost, Reply, Slices, Tally, Ticket, WorkerLost, deal
+from psopt.crew.base import ALL_GONE, HandOver, Lost, Reply, Slices, Tally, Ticket, WorkerLost, deal
 from psopt.schemes.base import Context
 from psopt.schemes.pace import Pace
 from psopt.schemes.quanta import Scale
@@ -220,7 +220,7 @@ class Batch:
             WorkerLost: no worker is left.
         """
         if not self._crew.workers:
-            raise WorkerLost("all workers are gone; resume from the last checkpoint")
+            raise WorkerLost(ALL_GONE)
         self._pace.forget(worker)
         self._resting.clear()
         self._open.pop(worker, None)

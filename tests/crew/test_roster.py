@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
-from psopt.crew.base import Evaluate
+import pytest
+
+from psopt.crew.base import Evaluate, Lost, Reply, Result, Task, WorkerLost
 from psopt.crew.roster import Roster
 
 TASK = Evaluate(0, 0, 1)
+
+
+def answered(worker: int) -> Reply:
+    return Reply(worker, TASK, Result())
+
+
+def test_what_the_dead_had_is_dealt_to_the_others() -> None:
+    """In blocks, each at its position; what was submitted comes back."""
+    roster, given = Roster(3), list[tuple[int, Task]]()
+
+    def give(worker: int, task: Task) -> int:
+        given.append((worker, task))
+        roster.open[worker].append((len(given), task))
+        return len(given)
+
+    own = Evaluate(7, 0, 1)
+    give(1, own)
+    roster.submit(1)
+    tasks = [Evaluate(k, 0, 1) for k in range(6)]
+    wanted = roster.deal_out(list(enumerate(tasks)), give)
+    assert [worker for worker, _ in given[1:]] == [0, 0, 1, 1, 2, 2]
+    roster.bury([1])
+    roster.deal_again(wanted, give)
+    assert given[7:] == [(0, tasks[2]), (2, tasks[3])]
+    assert sorted(wanted.values()) == list(range(6))
+    assert roster.collect() == Lost(1, (own,))
+    roster.bury([0, 2])
+    with pytest.raises(WorkerLost, match="all workers are gone"):
+        roster.deal_again(wanted, give)
 
 
 def test_a_loss_leaves_the_others_as_they_are() -> None:
@@ -24,8 +55,8 @@ def test_a_loss_leaves_the_others_as_they_are() -> None:
     assert (worker, list(tasks)) == (1, [(1, TASK), (2, TASK)])
     assert (list(roster.open), list(roster.idle), roster.held) == ([0, 2], [2], {0: 4})
     assert not roster.all_idle
-    roster.collect(1)  # what had come before its death
-    roster.collect(0)
+    roster.kept += [answered(1), answered(0)]  # the first had come before its worker's death
+    assert [roster.collect().worker for _ in range(2)] == [1, 0]
     assert list(roster.idle) == [2, 0]
     assert roster.all_idle
 
@@ -35,5 +66,6 @@ def test_idle_workers_are_in_the_order_in_which_they_became_free() -> None:
     for worker in (0, 0, 1):
         roster.submit(worker)
     for worker, idle in ((0, []), (1, [1]), (0, [1, 0])):
-        roster.collect(worker)
+        roster.kept.append(answered(worker))
+        roster.collect()
         assert list(roster.idle) == idle
