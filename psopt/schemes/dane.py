@@ -44,8 +44,9 @@ from psopt.optim.progress import Options
 from psopt.optim.wolfe import Outcome, Rules, Search
 from psopt.schemes.base import SECTION, Context, Diverged
 from psopt.schemes.exchange import descend
+from psopt.schemes.gradient_rounds import HIDDEN, GradientScheme, hides
 from psopt.schemes.local import NotNegative, Positive
-from psopt.schemes.shards import HIDDEN, GradientScheme, ShardState, hides, norm
+from psopt.schemes.shards import ShardState, norm
 
 _DECREASE = 1e-4  # c1
 _CURVATURE = 0.5  # c2

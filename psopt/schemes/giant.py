@@ -26,8 +26,9 @@ from psopt.crew.base import LocalSolve, Tally
 from psopt.optim.inner import dot
 from psopt.schemes.base import SECTION, Context, Diverged
 from psopt.schemes.exchange import descend, probe
+from psopt.schemes.gradient_rounds import HIDDEN, GradientScheme, hides
 from psopt.schemes.local import LocalConfig, Solving
-from psopt.schemes.shards import HIDDEN, GradientScheme, ShardState, hides
+from psopt.schemes.shards import ShardState
 
 _NO_STEP = "no descent: no step of the grid lowers the objective"
 _GRID = tuple(4.0 * 0.5**k for k in range(12))

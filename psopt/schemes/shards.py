@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, field
 from dataclasses import dataclass as state
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -32,8 +32,6 @@ from psopt.schemes.exchange import account, probe
 from psopt.schemes.local import LocalConfig, Solving
 
 _RISEN = 1e3  # a rise by so many times the objective of the start, or its first change, is lost
-HIDDEN = "precision limit: rounding hides what a round would lower the objective"
-_CONVERGED = "converged (gradient)"
 
 StateT = TypeVar("StateT", bound="ShardState")
 
@@ -242,57 +240,9 @@ class ShardScheme(Scheme):
         raise lost
 
 
-@dataclass(frozen=True, config=SECTION, kw_only=True)
-class GradientScheme(ShardScheme):
-    """A method whose rounds begin with the global gradient."""
-
-    free: ClassVar[frozenset[str]] = ShardScheme.free | {"gradient_tolerance"}
-
-    gradient_tolerance: Annotated[
-        float,
-        Field(
-            ge=0,
-            lt=1,
-            description="Converged when the Euclidean norm of g is at most this part of that at the "
-            "start; 0: never",
-        ),
-    ] = 0.0
-
-    def begin(self, context: Context, state: Any) -> None:
-        """Objective and gradient at the initial parameters."""
-        self.measure(context, state)
-        state.first_norm = state.norm
-        self._close(state)
-
-    def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
-        """One round, and whether it was the last."""
-        made = super().step(context, state, limit)
-        if made:
-            self._close(state)
-        return made
-
-    def restore(self, state: Any, tree: Mapping[str, Any]) -> None:
-        """Go on; where the run had converged, by the tolerance of now."""
-        super().restore(state, tree)
-        if state.over == _CONVERGED:
-            state.over = ""
-            self._close(state)
-
-    def _close(self, state: ShardState) -> None:
-        if state.norm <= self.gradient_tolerance * state.first_norm:
-            state.over = _CONVERGED
-
-
 def norm(vector: Tensor) -> float:
     """Euclidean norm of (n,), summed in float64."""
     return math.sqrt(dot(vector, vector))
-
-
-def hides(state: ShardState, slope: float) -> bool:
-    """Whether the rounding of the objective hides what it would fall by along a direction of this slope."""
-    assert state.measured is not None
-    assert state.gradient is not None
-    return -torch.finfo(state.gradient.dtype).eps * abs(state.measured) <= slope <= 0.0
 
 
 def update(
