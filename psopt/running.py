@@ -74,13 +74,11 @@ def coordinate(world: World, start: Prepared) -> int:
     job.set_threads(start.config.device.threads, world.share)
     crew: MpiCrew | None = None
 
-    tolerant = world.tolerant and start.config.cluster.on_loss == "continue"
-    if tolerant:
-        world.ranks.survive()
+    tolerant = _survive(world, start.config)
 
     def make(observe: Observer) -> Crew:
         nonlocal crew
-        crew = MpiCrew(Wire(world.ranks), world.size - 1, observe)
+        crew = MpiCrew(Wire(world.ranks), world.size - 1, observe, tolerant=tolerant)
         return crew
 
     def meet(model: FlatModel) -> list[dict[str, Any]]:
@@ -96,7 +94,7 @@ def coordinate(world: World, start: Prepared) -> int:
         own = {"rank": 0, "host": world.host(), "pid": os.getpid(), "device": "cpu"}
         return [own, *({**w, "rank": rank} for rank, w in enumerate(workers, start=1))]
 
-    return _coordinate(start, _Crews("mpi", make, meet, world.describe(), (world.failure,)))
+    return _coordinate(start, _Crews("mpi", make, meet, world.describe(), world.failure))
 
 
 def work(world: World, config: JobConfig[Scheme]) -> int:
@@ -104,6 +102,7 @@ def work(world: World, config: JobConfig[Scheme]) -> int:
     from psopt.crew.mpi_link import MpiLink
     from psopt.crew.wire import Wire
 
+    _survive(world, config)
     threads = job.set_threads(config.device.threads, world.share)
     device = job.choose_device(config.device.kind, world.local_worker)
     parts = job.assemble(config, device)
@@ -122,6 +121,14 @@ def work(world: World, config: JobConfig[Scheme]) -> int:
         emulated = partial(compute_times(config), world.rank - 1)
     serve(link, parts.replica(clock), introduction, emulated)
     return 0
+
+
+def _survive(world: World, config: JobConfig[Scheme]) -> bool:
+    """Have this rank outlive others, if the job is to and can."""
+    tolerant = world.tolerant and config.cluster.on_loss == "continue"
+    if tolerant:
+        world.ranks.survive()
+    return tolerant
 
 
 def _agree(theirs: list[tuple[float, float]], ours: list[tuple[float, float]]) -> bool:

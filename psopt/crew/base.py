@@ -19,9 +19,10 @@ this process (``crew/sim.py``). The contract, tested over both by ``tests/crew/t
 - ``together`` has all workers, idle before, perform rounds among themselves; afterwards each holds
   the version that it returns.
 - A worker may be lost, at any time; it is none of ``workers`` from then on. What it was doing for
-  ``gather``, ``reduce`` or ``each`` is dealt to those that are left, what was submitted to it comes
-  back from ``collect`` as ``Lost``. Replies that have arrived count. Where nobody is left, all of
-  these raise ``WorkerLost``. Only crews that say so below can lose a worker and go on.
+  ``gather``, ``reduce`` or ``each`` is dealt to those that are left, who do the rounds of a
+  ``together`` again from its version; what was submitted to it comes back from ``collect`` as
+  ``Lost``. Replies that have arrived count. Where nobody is left, all of these raise
+  ``WorkerLost``. Only crews that say so below can lose a worker and go on.
 - ``Reply.result.vectors`` are borrowed until the next call that takes in replies.
 - ``close`` takes in every owed reply before it stops the workers.
 """
@@ -44,9 +45,11 @@ from psopt.replica.batch_tasks import (
     Slices,
 )
 from psopt.replica.tasks import (
+    GONE_BACK,
     Evaluate,
     Fetch,
     Gradient,
+    PeerGone,
     Peers,
     Reply,
     Result,
@@ -62,6 +65,7 @@ from psopt.replica.tasks import (
 
 __all__ = [
     "ALL_GONE",
+    "GONE_BACK",
     "BatchPlan",
     "Buffers",
     "Crew",
@@ -74,6 +78,7 @@ __all__ = [
     "LocalSolve",
     "Lost",
     "Observer",
+    "PeerGone",
     "Peers",
     "Probe",
     "Reply",

@@ -29,7 +29,7 @@ class Abortable(Protocol):
     """
 
     rank: int
-    failure: type[Exception]
+    failure: tuple[type[Exception], ...]
 
     def abort(self, status: int) -> None: ...
 

@@ -79,6 +79,12 @@ class Ranks:
         """See who has died; any other error is raised again."""
         if not self._survives or error.Get_error_class() not in _DEATHS:
             raise error
+        self.look()
+
+    def look(self) -> None:
+        """See who has died, where that is to be survived."""
+        if not self._survives:
+            return
         failed = self._comm.Get_failed()
         count = failed.Get_size()
         found = failed.Translate_ranks(list(range(count)), self._comm.Get_group())
@@ -121,11 +127,19 @@ class _Survivor:
             self.notice(error)
             return True
 
+    def Cancel(self) -> None:  # noqa: N802
+        """Receive nothing any more."""
+        with contextlib.suppress(MPI.Exception):
+            self.request.Cancel()
+
 
 class _Ended:
     def Test(self) -> bool:  # noqa: N802
         """At once."""
         return True
+
+    def Cancel(self) -> None:  # noqa: N802
+        """There is nothing to cancel."""
 
 
 class World:
@@ -138,13 +152,13 @@ class World:
         mostly sleeps.
         ranks: what the wire sends over.
         tolerant: whether this MPI goes on without a rank that has died.
-        failure: raised by a call that MPI cannot complete, as when another rank has died.
+        failure: raised where MPI cannot complete a call, as when another rank has died.
 
     Raises:
         WorldError: the launcher started several processes, but MPI sees one.
     """
 
-    failure: type[Exception] = MPI.Exception
+    failure: tuple[type[Exception], ...] = (MPI.Exception, RankGone)
 
     def __init__(self) -> None:
         self._comm = MPI.COMM_WORLD.Dup()

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from psopt.crew.base import (
+    GONE_BACK,
     Fetch,
     Lost,
     Observer,
@@ -24,14 +25,13 @@ from psopt.crew.base import (
     Tally,
     Task,
     Vectors,
-    WorkerLost,
     needs_vectors,
     sum_in_order,
 )
 from psopt.crew.meeting import by_round, meet
 from psopt.crew.nap import Nap
 from psopt.crew.pool import Pool
-from psopt.crew.roster import GONE_AMONG_PEERS, Roster
+from psopt.crew.roster import Roster
 from psopt.crew.wire import Outgoing, RankGone, Tag, Wire
 
 _SPARE_BYTES = 256 << 20
@@ -45,16 +45,19 @@ class MpiCrew:
         wire: connects this rank with the workers' ranks.
         workers: how many there are.
         observer: is told where each rank's time goes.
+        tolerant: workers may die, and the wire survives that.
     """
 
-    def __init__(self, wire: Wire, workers: int, observer: Observer) -> None:
-        self._wire, self._observe = wire, observer
+    def __init__(
+        self, wire: Wire, workers: int, observer: Observer, *, tolerant: bool = False
+    ) -> None:
+        self._wire, self._observe, self._tolerant = wire, observer, tolerant
         self._roster = Roster(workers)
         self._origin = time.perf_counter()
         self._offsets = dict.fromkeys(range(workers), 0.0)
         self._published: dict[int, tuple[Vectors, Any]] = {}
         self._leaving: dict[int, deque[Outgoing]] = {}
-        self._serial = 0
+        self._serial = self._meeting = 0
         self._pool = Pool()
 
     def open(self) -> list[dict[str, Any]]:
@@ -166,18 +169,34 @@ class MpiCrew:
         """Rounds among the workers; every worker reports its own slots."""
         if not self._roster.all_idle:
             raise RuntimeError("together: workers have open tasks; collect their replies first")
-        wanted, replies = self._roster.deal_out([(w, task) for w in self.workers], self._send), {}
-        while wanted:
-            if (came := self._receive(None)) is None:
-                raise WorkerLost(GONE_AMONG_PEERS)
-            replies[wanted.pop(came[0])] = came[1].result  # all were idle: nothing else can come
-        versions = {result.version for result in replies.values()}
+        while (replies := self._meet(task)) is None:
+            task = replace(task, install=False)  # who is left has done so
+        versions = {result.version for result in replies}
         if len(versions) != 1:
             raise RuntimeError(f"workers disagree on the version after rounds: {versions}")
         version = versions.pop()
         for worker in self.workers:
             self._roster.held[worker] = version
-        return version, by_round(task, [replies[w].tallies for w in sorted(replies)])
+        return version, by_round(task, [result.tallies for result in replies])
+
+    def _meet(self, task: Rounds) -> list[Result] | None:
+        """One attempt at the rounds of ``task``: what each worker did; None: a worker was lost."""
+        members, whole = self.workers, True
+        task = replace(task, members=members, meeting=self._meeting, keep=self._tolerant)
+        wanted, replies = self._roster.deal_out([(w, task) for w in members], self._send), {}
+        while wanted:
+            if (came := self._receive(None)) is None:
+                for _, lost in self._roster.losses:
+                    whole &= not [wanted.pop(serial) for serial, _ in lost]
+                self._roster.losses.clear()
+            else:
+                replies[wanted.pop(came[0])] = came[
+                    1
+                ].result  # all were idle: nothing else can come
+        if whole and all(result.version != GONE_BACK for result in replies.values()):
+            return [replies[worker] for worker in sorted(replies)]
+        self._meeting += 1
+        return None
 
     def fetch(self, version: int) -> Result:
         """State of the first worker."""

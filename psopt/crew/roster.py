@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from psopt.crew.base import ALL_GONE, Lost, Reply, Task, WorkerLost, deal
 
-GONE_AMONG_PEERS = "a worker is gone in rounds among the workers; resume from the last checkpoint"
-
 Numbered = tuple[int, Task]
 """A task with its serial number."""
 

@@ -47,6 +47,7 @@ class Request(Protocol):
     """A pending operation."""
 
     def Test(self) -> bool: ...  # noqa: N802
+    def Cancel(self) -> None: ...  # noqa: N802
 
 
 class Communicator(Protocol):
@@ -54,6 +55,9 @@ class Communicator(Protocol):
 
     @property
     def gone(self) -> frozenset[int]: ...
+    def look(self) -> None:
+        """See who has died since."""
+
     def Isend(self, buf: Any, dest: int, tag: int) -> Request: ...  # noqa: N802
     def Irecv(self, buf: Any, source: int, tag: int) -> Request: ...  # noqa: N802
     def Recv(self, buf: Any, source: int, tag: int) -> None: ...  # noqa: N802
@@ -84,6 +88,9 @@ class Outgoing:
 class RankGone(RuntimeError):  # noqa: N818 - reads as what happened
     """The rank at the other end has died."""
 
+    def __init__(self, rank: int) -> None:
+        super().__init__(f"rank {rank} is gone")
+
 
 class Wire:
     """Sends and receives messages over one communicator.
@@ -111,6 +118,10 @@ class Wire:
     def gone(self) -> frozenset[int]:
         """Ranks that have died, where that can be survived."""
         return self._comm.gone
+
+    def look(self) -> None:
+        """See who has died, where that can be survived."""
+        self._comm.look()
 
     def probe(self, source: int | None, tag: Tag) -> tuple[int, int] | None:
         """(source, header size) of the first message with ``tag`` that has arrived, if any."""
@@ -154,11 +165,11 @@ class Wire:
         if (found := self.probe(None, Tag.FAILURE)) is not None:
             raise WorkerFailed(self.header(found[0], Tag.FAILURE, found[1])[0])
 
-    def start_send(self, dest: int, tag: Tag, piece: Bytes) -> list[Request]:
+    def start_send(self, dest: int, tag: int, piece: Bytes) -> list[Request]:
         """Start sending bytes in chunks."""
         return [self._comm.Isend(part, dest, tag) for part in self._parts(piece)]
 
-    def start_receive(self, source: int, tag: Tag, piece: Bytes) -> list[Request]:
+    def start_receive(self, source: int, tag: int, piece: Bytes) -> list[Request]:
         """Start receiving bytes in chunks, in place."""
         return [self._comm.Irecv(part, source, tag) for part in self._parts(piece)]
 

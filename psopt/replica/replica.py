@@ -25,7 +25,7 @@ from psopt.optim.tree import flatten_tree, unflatten_tree
 from psopt.replica.batch_tasks import HandOver
 from psopt.replica.batch_verbs import perform_batch_task
 from psopt.replica.memory import Memory
-from psopt.replica.rounds import run_rounds
+from psopt.replica.rounds import Kept, run_rounds
 from psopt.replica.slices import perform_hand_over
 from psopt.replica.spans import SpanLog
 from psopt.replica.tally import tally
@@ -61,6 +61,7 @@ class Replica:
     Attributes:
         version: that the parameters are at; -1 before the first ``load``.
         carried: what came with the version beside the model's own vectors, on the host; None: nothing.
+        kept: state before the rounds that ran last, where it was asked for.
         total: host vector (n,) for the sum of a round's gradients.
     """
 
@@ -81,6 +82,7 @@ class Replica:
         self.clock = clock or SpanLog()
         self.version = -1
         self.carried: Any = None
+        self.kept: Kept | None = None
         self.device = model.parameters.device
         self._make_optimizer = optimizer
         self._optimizer: FirstOrder | None = None

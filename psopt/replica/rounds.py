@@ -3,18 +3,23 @@
 Every replica holds the same parameters and the same optimizer state, sees the same sum bit for bit,
 and so stays equal to the others without any parameter being sent. The coordinator only says which
 tickets make the rounds.
+
+Where a worker may die and the others go on (``Rounds.keep``), a replica keeps a copy of the state at
+which the rounds begin. When a peer is gone it goes back to that and says so; the coordinator, whom
+the death reaches as well, then has those that are left do all the rounds again.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from psopt.optim.finite import all_finite
-from psopt.replica.tasks import Peers, Result, Rounds, Tally, deal
+from psopt.optim.tree import flatten_tree, unflatten_tree
+from psopt.replica.tasks import GONE_BACK, PeerGone, Peers, Result, Rounds, Tally, Vectors, deal
 
 if TYPE_CHECKING:
     from psopt.data.plan import Ticket
@@ -27,10 +32,50 @@ def run_rounds(replica: Replica, task: Rounds, peers: Peers) -> Result:
     Returns:
         Tallies of this worker's slots, round after round; ``version`` counts the steps taken. The
         rounds end early at an update that is not finite (gradient or statistics), on all workers
-        alike, unless ``task.skip_bad``.
+        alike, unless ``task.skip_bad``. Where a peer is gone, ``GONE_BACK``.
+
+    Raises:
+        PeerGone: a peer is gone, and nothing was kept.
     """
+    if replica.kept is not None and replica.version != task.version:
+        replica.kept.restore(replica)  # the rounds ended here, and broke off elsewhere
     if task.install and replica.carried is not None:
         replica.optimizer.load(replica.carried)
+    replica.kept = Kept.of(replica) if task.keep else None
+    peers.convene(task.members, task.meeting)
+    try:
+        return _run_rounds(replica, task, peers)
+    except PeerGone:
+        if replica.kept is None:
+            raise
+        replica.kept.restore(replica)
+        return Result((), (), GONE_BACK)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A replica's state before rounds, optimizer included."""
+
+    version: int
+    vectors: Vectors
+    structure: Any
+    tensors: Vectors
+
+    @classmethod
+    def of(cls, replica: Replica) -> Kept:
+        """A copy of the present one."""
+        structure, tensors = flatten_tree(replica.optimizer.state())
+        replica.reset_buffers()
+        vectors = tuple(vector.detach().clone() for vector in replica.model.vectors)
+        return cls(replica.version, vectors, structure, tuple(t.clone() for t in tensors))
+
+    def restore(self, replica: Replica) -> None:
+        """Bring it back."""
+        replica.load(self.version, self.vectors)
+        replica.optimizer.load(unflatten_tree(self.structure, self.tensors))
+
+
+def _run_rounds(replica: Replica, task: Rounds, peers: Peers) -> Result:
     tallies: list[Tally] = []
     for tickets in task.rounds:
         sums, finite = _run_round(replica, tickets, peers, replica.total)

@@ -47,12 +47,18 @@ class Rounds:
         install: take over the published vectors, optimizer state included, even when the version
             is held (first rounds after a start).
         skip_bad: a round whose update is not finite is left out; otherwise the rounds end there.
+        members: the workers that take part; filled in by the crew.
+        meeting: counts the calls of peers together; filled in by the crew.
+        keep: be able to go back to ``version``, should a member die; filled in by the crew.
     """
 
     version: int
     rounds: tuple[tuple[Ticket, ...], ...]
     install: bool = False
     skip_bad: bool = False
+    members: tuple[int, ...] = ()
+    meeting: int = 0
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ class Result:
         tallies: one a ticket (Gradient, Rounds: round by round, in slot order) or a chunk
             (Evaluate).
         vectors: the gradient and the buffers (Gradient), the whole state (Fetch), else empty.
-        version: the version that the replica holds afterwards.
+        version: the version that the replica holds afterwards; ``GONE_BACK`` where a peer was lost.
         structure: of the optimizer tensors at the end of ``vectors`` (Fetch).
         largest: absolute value of an entry that a slice adds to the mean (Slices).
         seconds: that the worker needed; the virtual ones on a virtual cluster.
@@ -119,6 +125,10 @@ class Result:
     structure: Any = None
     largest: float = 0.0
     seconds: float = 0.0
+
+
+GONE_BACK = -2
+"""Version in the result of ``Rounds`` that broke off: the replica is back at the task's version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +149,15 @@ class Reply:
         return replace(self, result=replace(self.result, vectors=()))
 
 
+class PeerGone(RuntimeError):  # noqa: N818 - reads as what happened
+    """A worker that takes part in rounds has died, or rank 0 has."""
+
+
 class Peers(Protocol):
-    """The workers as one of them sees them, for rounds that they run among themselves."""
+    """The workers as one of them sees them, for rounds that they run among themselves.
+
+    ``sum_rows`` and ``finish`` raise ``PeerGone``.
+    """
 
     @property
     def index(self) -> int:
@@ -149,6 +166,9 @@ class Peers(Protocol):
     @property
     def size(self) -> int:
         """Number of live workers."""
+
+    def convene(self, members: Sequence[int], meeting: int) -> None:
+        """From now on the peers are ``members``; nothing of an earlier meeting arrives any more."""
 
     def sum_rows(self, rows: Sequence[Tensor], counts: Sequence[int], out: Tensor) -> None:
         """Sum all workers' rows into ``out``, in worker order, on every worker.
@@ -169,6 +189,9 @@ class Alone:
 
     index = 0
     size = 1
+
+    def convene(self, members: Sequence[int], meeting: int) -> None:
+        """Nobody else is there."""
 
     def sum_rows(self, rows: Sequence[Tensor], counts: Sequence[int], out: Tensor) -> None:
         """Sum the rows in order."""

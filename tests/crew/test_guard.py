@@ -21,7 +21,7 @@ FAILED = f"psopt: rank 2 (worker 1) on {HOST} failed, the job ends: "
 
 
 class World:
-    failure = ConnectionError
+    failure = (ConnectionError,)
 
     def __init__(self, rank: int = 2) -> None:
         self.rank = rank
@@ -140,7 +140,7 @@ CHILD = """
 import os, sys, time
 from psopt.crew.guard import guarded
 class World:
-    rank, failure = 2, ConnectionError
+    rank, failure = 2, (ConnectionError,)
     def abort(self, status):
         print("abort", os.getpid() == rank, flush=True)
 rank = os.getpid()

@@ -29,6 +29,9 @@ class Pending:
     def Test(self) -> bool:
         return self.done
 
+    def Cancel(self) -> None:
+        raise AssertionError
+
 
 @dataclass
 class Fake:
@@ -41,6 +44,9 @@ class Fake:
     post: dict[tuple[int, int, int], tuple[deque[Pending], deque[Pending]]]
     sizes: list[int] = field(default_factory=list)
     gone: frozenset[int] = frozenset()
+
+    def look(self) -> None:
+        """Nobody dies."""
 
     def Isend(self, buf: Any, dest: int, tag: int) -> Request:
         self.sizes.append(len(buf))

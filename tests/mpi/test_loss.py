@@ -27,6 +27,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "asp": {"name": "asp"},
     "wasp": {"name": "wasp", "sync_every": 5},
     "bsp": {"name": "bsp", "slots": 3},
+    "bsp-collective": {"name": "bsp", "slots": 3, "exchange": "collective"},
     "dane": {"name": "dane", "shards": 3, "mu": 1.0, "local": {"passes": 2}},
     "admm": {"name": "admm", "shards": 3, "local": {"passes": 2}},
     "sandblaster": {"name": "sandblaster"},
@@ -37,7 +38,7 @@ LARGE = 4_200_000
 
 def written(folder: Path, name: str, *, fault: str = "be_killed", **cluster: Any) -> Path:
     kwargs = {"fault": fault, "rank": 2, "at": 5, "size": LARGE}
-    by_tickets = name in ("asp", "wasp", "bsp")
+    by_tickets = SCHEMES[name]["name"] in ("asp", "wasp", "bsp")
     return job_file(
         folder,
         tiny(folder, rows=42),

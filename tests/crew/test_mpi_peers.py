@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from psopt.crew import mpi_link
-from psopt.crew.mpi_link import MpiPeers
+from psopt.crew import mpi_peers
+from psopt.crew.mpi_peers import MpiPeers
 from psopt.crew.wire import Wire
 from psopt.replica.spans import SpanLog
 
@@ -17,11 +17,17 @@ class Done:
     def Test(self) -> bool:
         return True
 
+    def Cancel(self) -> None:
+        raise AssertionError
+
 
 class Nobody:
     """A communicator on which everything is done at once, and nothing arrives."""
 
     gone: frozenset[int] = frozenset()
+
+    def look(self) -> None:
+        pass
 
     def Isend(self, buf: Any, dest: int, tag: int) -> Done:
         return Done()
@@ -40,13 +46,13 @@ class Nobody:
 def test_bytes_of_gradients_are_found_again(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when statistics and counters, which are new in each round, are summed beside them."""
     seen: list[int] = []
-    raw_bytes = mpi_link.raw_bytes
+    raw_bytes = mpi_peers.raw_bytes
 
     def counted(tensor: torch.Tensor) -> Any:
         seen.append(tensor.data_ptr())
         return raw_bytes(tensor)
 
-    monkeypatch.setattr(mpi_link, "raw_bytes", counted)
+    monkeypatch.setattr(mpi_peers, "raw_bytes", counted)
     peers = MpiPeers(Wire(Nobody()), 0, size, SpanLog())
     rows = [torch.ones(6), torch.ones(6)]
     kept = []
