@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,7 +17,7 @@ from rich.console import Console
 from psopt import job
 from psopt.config import JobConfig, dump_job
 from psopt.crew.base import Crew, Observer, WorkerFailed
-from psopt.crew.cluster import compute_times, virtual_crew
+from psopt.crew.cluster import compute_times, faults, terms, virtual_crew
 from psopt.launch.mpirun import RUN_DIRECTORY, TERMINAL
 from psopt.record import (
     CheckpointStore,
@@ -60,7 +60,7 @@ def simulate(start: Prepared) -> int:
     device = job.choose_device(config.device.kind, 0)
     replica = job.assemble(config, device).replica()
 
-    def crew(observe: Observer) -> Crew:
+    def crew(observe: Observer, warn: Callable[[str], None]) -> Crew:
         return virtual_crew(config, replica, observe)
 
     return _coordinate(start, _Crews("simulated", crew, lambda _: [], {}))
@@ -70,15 +70,17 @@ def coordinate(world: World, start: Prepared) -> int:
     """Rank 0 of a real run; the exit status."""
     from psopt.crew.mpi_crew import MpiCrew
     from psopt.crew.wire import Wire
+    from psopt.models.flat import sums_agree
 
     job.set_threads(start.config.device.threads, world.share)
     crew: MpiCrew | None = None
 
-    tolerant = _survive(world, start.config)
+    _survive(world, start.config)
 
-    def make(observe: Observer) -> Crew:
+    def make(observe: Observer, warn: Callable[[str], None]) -> Crew:
         nonlocal crew
-        crew = MpiCrew(Wire(world.ranks), world.size - 1, observe, tolerant=tolerant)
+        wire = Wire(world.ranks, digest=start.config.cluster.digest)
+        crew = MpiCrew(wire, world.size - 1, observe, terms(start.config, warn))
         return crew
 
     def meet(model: FlatModel) -> list[dict[str, Any]]:
@@ -86,7 +88,7 @@ def coordinate(world: World, start: Prepared) -> int:
         workers = crew.open()
         signature, sums = model.signature(), model.sums()
         for rank, worker in enumerate(workers, start=1):
-            if worker["signature"] != signature or not _agree(worker.pop("sums"), sums):
+            if worker["signature"] != signature or not sums_agree(worker.pop("sums"), sums):
                 raise RuntimeError(
                     f"rank {rank} on {worker['host']} has built another model than rank 0: its "
                     "factory must not depend on the host, the time, or unseeded random numbers"
@@ -94,7 +96,10 @@ def coordinate(world: World, start: Prepared) -> int:
         own = {"rank": 0, "host": world.host(), "pid": os.getpid(), "device": "cpu"}
         return [own, *({**w, "rank": rank} for rank, w in enumerate(workers, start=1))]
 
-    return _coordinate(start, _Crews("mpi", make, meet, world.describe(), world.failure))
+    try:
+        return _coordinate(start, _Crews("mpi", make, meet, world.describe(), world.failure))
+    finally:
+        world.deserted = crew is not None and crew.deserted
 
 
 def work(world: World, config: JobConfig[Scheme]) -> int:
@@ -115,28 +120,18 @@ def work(world: World, config: JobConfig[Scheme]) -> int:
         "signature": parts.model.signature(),
         "sums": parts.model.sums(),
     }
-    link = MpiLink(Wire(world.ranks), world.rank, world.size, clock)
-    emulated = None
-    if config.cluster.emulate:
-        emulated = partial(compute_times(config), world.rank - 1)
-    serve(link, parts.replica(clock), introduction, emulated)
+    worker, wrong = world.rank - 1, faults(config)
+    wire = Wire(world.ranks, digest=config.cluster.digest)
+    link = MpiLink(wire, world.rank, world.size, clock, lambda: wrong.message(worker).damaged)
+    emulated = partial(compute_times(config), worker) if config.cluster.emulate else None
+    serve(link, parts.replica(clock), introduction, emulated, partial(wrong.poison, worker))
     return 0
 
 
-def _survive(world: World, config: JobConfig[Scheme]) -> bool:
+def _survive(world: World, config: JobConfig[Scheme]) -> None:
     """Have this rank outlive others, if the job is to and can."""
-    tolerant = world.tolerant and config.cluster.on_loss == "continue"
-    if tolerant:
+    if world.tolerant and config.cluster.on_loss == "continue":
         world.ranks.survive()
-    return tolerant
-
-
-def _agree(theirs: list[tuple[float, float]], ours: list[tuple[float, float]]) -> bool:
-    """Whether initial parameters are those of this rank, but for what another processor rounds."""
-    return all(
-        abs(their_sum - our_sum) <= 1e-6 * size
-        for (their_sum, _), (our_sum, size) in zip(theirs, ours, strict=True)
-    )
 
 
 @dataclass(frozen=True)
@@ -169,7 +164,7 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
             metrics = MetricsWriter(run.metrics_path)
             journal = Journal(metrics, timeline, display, config.log.every_steps)
             server = ParameterServer(parts.model, parts.optimizer(parts.model))
-            crew = crews.make(journal.observe)
+            crew = crews.make(journal.observe, journal.warn)
             _name_lanes(timeline, len(crew.workers))
             coordinator = Coordinator(
                 config,

@@ -101,7 +101,7 @@ class Recorder(SimCrew):
         self.chunks: list[Rounds] = []
 
     def submit(self, worker: int, task: Task) -> None:
-        parameters = self._published[task.version][0][0]
+        parameters = self._post.published[task.version][0][0]
         self.given.append(Given(worker, task, parameters.clone(), self.now()))
         super().submit(worker, task)
 

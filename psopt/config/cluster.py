@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
+from psopt.config.faults import DeadlineConfig, FaultsConfig, WorkerId
 from psopt.config.problems import Problem, SectionError
 from psopt.config.section import Section
 from psopt.config.values import FiniteFloat
@@ -37,18 +37,7 @@ class ComputeConfig(Section):
         return self
 
 
-def _worker_id(key: Any) -> Any:
-    """Turn a key into a worker id; keys of a YAML mapping arrive as text."""
-    if isinstance(key, str):
-        if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
-            raise ValueError(f"{key!r} is not a worker id: ids are whole numbers from 0")
-        return int(key)
-    return key
-
-
-WorkerId = Annotated[int, BeforeValidator(_worker_id), Field(ge=0)]
 Slowdown = Annotated[FiniteFloat, Field(gt=0, le=1e6)]
-VirtualTime = Annotated[FiniteFloat, Field(ge=0)]
 
 
 class ClusterConfig(Section):
@@ -75,11 +64,6 @@ class ClusterConfig(Section):
         le=1e9,
         description="Simulated time of the server for one update (seconds).",
     )
-    deaths: dict[WorkerId, VirtualTime] = Field(
-        default={},
-        description="Worker id to the simulated time at which it dies (seconds from the start of an "
-        "attempt).",
-    )
     on_loss: Literal["abort", "continue"] = Field(
         default="abort",
         description="When a worker's rank dies: end the job, or go on with the others where MPI can "
@@ -92,6 +76,23 @@ class ClusterConfig(Section):
         description="Fewest workers that a run goes on with; with fewer it ends as failed, after a "
         "checkpoint.",
     )
+    deadline: DeadlineConfig | None = Field(
+        default=DeadlineConfig(),
+        description="When a worker that does not answer is lost; null: never.",
+    )
+    evict_after: int | None = Field(
+        default=None,
+        ge=1,
+        description="Go on without a worker when so many of its updates were refused; null: keep it.",
+    )
+    digest: bool = Field(
+        default=False,
+        description="Send a checksum with every vector; a worker with which a message arrives damaged is "
+        "lost.",
+    )
+    faults: FaultsConfig = Field(
+        default=FaultsConfig(), description="Faults, to try what the job survives."
+    )
     emulate: bool = Field(
         default=False,
         description="On real ranks: sleep after each task until as much time has passed as the "
@@ -103,14 +104,17 @@ class ClusterConfig(Section):
 
     @model_validator(mode="after")
     def _workers_exist(self) -> Self:
+        named: dict[tuple[str, ...], dict[int, Any]] = {("stragglers",): self.stragglers}
+        for key in ("deaths", "stops", "damaged", "poisoned"):
+            named["faults", key] = getattr(self.faults, key)
         problems = [
             Problem(
-                (key, worker),
+                (*key, worker),
                 f"there is no worker {worker}: ids go from 0 to {self.workers - 1}",
                 at_key=True,
             )
-            for key, named in (("stragglers", self.stragglers), ("deaths", self.deaths))
-            for worker in named
+            for key, workers in named.items()
+            for worker in workers
             if worker >= self.workers
         ]
         if self.min_workers > self.workers:

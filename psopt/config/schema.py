@@ -216,6 +216,12 @@ class JobConfig(Section, Generic[SchemeT]):
         default="abort",
         description="On an update that is not finite: end the run, or refuse, count and go on.",
     )
+    bad_update_factor: FiniteFloat | None = Field(
+        default=None,
+        gt=1,
+        description="A gradient is bad, too, whose norm is so many times the median of the last 51; with "
+        "schemes whose server takes in gradients of batches (null: any finite one is good).",
+    )
 
     @model_validator(mode="after")
     def _schedule_fits_optimizer(self, info: ValidationInfo) -> Self:

@@ -23,13 +23,15 @@ this process (``crew/sim.py``). The contract, tested over both by ``tests/crew/t
   ``together`` again from its version; what was submitted to it comes back from ``collect`` as
   ``Lost``. Replies that have arrived count. Where nobody is left, all of these raise
   ``WorkerLost``. Only crews that say so below can lose a worker and go on.
+- ``evict`` makes a worker a lost one. A crew with patience does so itself to one that does not answer;
+  whatever comes from it afterwards is refused. ``fates`` says why each lost worker is lost.
 - ``Reply.result.vectors`` are borrowed until the next call that takes in replies.
 - ``close`` takes in every owed reply before it stops the workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -45,6 +47,7 @@ from psopt.replica.batch_tasks import (
     Slices,
 )
 from psopt.replica.tasks import (
+    DAMAGED_TASK,
     GONE_BACK,
     Evaluate,
     Fetch,
@@ -65,6 +68,7 @@ from psopt.replica.tasks import (
 
 __all__ = [
     "ALL_GONE",
+    "DAMAGED_TASK",
     "GONE_BACK",
     "BatchPlan",
     "Buffers",
@@ -131,6 +135,18 @@ class Crew(Protocol):
     def workers(self) -> tuple[int, ...]:
         """Ids of the live workers, in order."""
 
+    @property
+    def fates(self) -> Mapping[int, str]:
+        """Why each lost worker is lost, as in "worker 1 ..."."""
+
+    @property
+    def late(self) -> int:
+        """Replies that were refused: their worker was lost, or had given them already."""
+
+    @property
+    def deserted(self) -> bool:
+        """Whether evicted workers are still there, so that the processes cannot end in order."""
+
     def idle(self) -> Sequence[int]:
         """Live workers that owe ``collect`` no reply, in the order in which they became free."""
 
@@ -142,6 +158,13 @@ class Crew(Protocol):
 
     def retire(self, version: int) -> None:
         """Take the vectors of ``version`` back; returns when no worker still reads them."""
+
+    def evict(self, worker: int, why: str) -> None:
+        """Lose ``worker``.
+
+        Raises:
+            WorkerLost: the job does not go on without a worker.
+        """
 
     def submit(self, worker: int, task: Task) -> None:
         """Give ``task`` to ``worker``, behind its other tasks."""

@@ -1,11 +1,14 @@
-"""The virtual cluster that a job's ``cluster`` section describes."""
+"""What a job's ``cluster`` section says of its workers, real or virtual."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from psopt.config import JobConfig
 from psopt.crew.base import Crew, Observer
+from psopt.crew.faults import Faults
+from psopt.crew.patience import Patience, Terms
 from psopt.crew.sim import SimCrew
 from psopt.crew.virtual import ComputeTimes, Network, distribution
 from psopt.replica.replica import Replica
@@ -21,7 +24,8 @@ def virtual_crew(config: JobConfig[Any], replica: Replica, observe: Observer) ->
         Network(cluster.latency, cluster.bandwidth),
         server_cost=cluster.server_cost,
         observer=observe,
-        deaths=cluster.deaths,
+        faults=faults(config),
+        patience=patience(config) if cluster.deadline and cluster.deadline.simulated else None,
     )
 
 
@@ -31,3 +35,31 @@ def compute_times(config: JobConfig[Any]) -> ComputeTimes:
     draw = distribution(cluster.compute.distribution, cluster.compute.mean, cluster.compute.sigma)
     seed = config.seed if cluster.seed is None else cluster.seed
     return ComputeTimes(draw, config.train.batch_size, cluster.stragglers, seed)
+
+
+def terms(config: JobConfig[Any], warn: Callable[[str], None]) -> Terms:
+    """How the loss of a real worker is taken."""
+    return Terms(config.cluster.on_loss == "continue", patience(config), warn)
+
+
+def patience(config: JobConfig[Any]) -> Patience | None:
+    """How long a worker's reply may take."""
+    deadline = config.cluster.deadline
+    if deadline is None:
+        return None
+    return Patience(deadline.factor, deadline.least, deadline.first)
+
+
+def faults(config: JobConfig[Any]) -> Faults:
+    """What is to go wrong."""
+    given = config.cluster.faults
+    return Faults(
+        deaths=given.deaths,
+        stops={w: [(stop.at, stop.seconds) for stop in stops] for w, stops in given.stops.items()},
+        delayed=given.delayed,
+        delay=given.delay,
+        doubled=given.doubled,
+        damaged=given.damaged,
+        poisoned=given.poisoned,
+        seed=config.seed if given.seed is None else given.seed,
+    )

@@ -26,10 +26,12 @@ class Abortable(Protocol):
 
     Attributes:
         failure: what a call raises that another rank's death makes fail.
+        deserted: a rank is still there that does not answer, so that MPI cannot end in order.
     """
 
     rank: int
     failure: tuple[type[Exception], ...]
+    deserted: bool
 
     def abort(self, status: int) -> None: ...
 
@@ -72,6 +74,8 @@ def guarded(
             world.abort(1)
         raise
     notes.finished()
+    if world.deserted:
+        world.abort(status)
     return status
 
 

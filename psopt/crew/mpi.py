@@ -152,6 +152,7 @@ class World:
         mostly sleeps.
         ranks: what the wire sends over.
         tolerant: whether this MPI goes on without a rank that has died.
+        deserted: set where a rank is still there that does not answer.
         failure: raised where MPI cannot complete a call, as when another rank has died.
 
     Raises:
@@ -180,6 +181,7 @@ class World:
         self.share = len(mine) // max(1, sum(cores == mine for _, cores in workers))
         self.ranks = Ranks(self._comm)
         self.tolerant = TOLERANT
+        self.deserted = False
 
     def agree(self, value: Any) -> Any:
         """Rank 0's ``value``, on every rank; those who wait for it sleep."""

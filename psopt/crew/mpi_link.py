@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from psopt.crew.base import Peers, Result, Task, Vectors
-from psopt.crew.mpi_peers import MpiPeers
+from psopt.crew.base import DAMAGED_TASK, Peers, Result, Task, Vectors
+from psopt.crew.faults import damaged
+from psopt.crew.mpi_peers import MpiPeers, answer_ping
 from psopt.crew.nap import Nap
 from psopt.crew.wire import RankGone, Tag, Wire
 from psopt.replica.spans import SpanLog
@@ -31,10 +32,18 @@ class MpiLink:
         rank: this worker's rank, from 1.
         size: number of ranks.
         clock: where this worker's time goes.
+        damage: whether the next reply is to be damaged on its way, for a trial.
     """
 
-    def __init__(self, wire: Wire, rank: int, size: int, clock: SpanLog) -> None:
-        self._wire, self._clock = wire, clock
+    def __init__(
+        self,
+        wire: Wire,
+        rank: int,
+        size: int,
+        clock: SpanLog,
+        damage: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._wire, self._clock, self._damage = wire, clock, damage
         self.peers: Peers = MpiPeers(wire, rank - 1, size - 1, clock)
 
     def introduce(self, introduction: dict[str, Any]) -> None:
@@ -43,21 +52,27 @@ class MpiLink:
 
     def receive(self, places: Vectors) -> Order | None:
         """The next task, its vectors received into ``places``; None when the job is over."""
-        with self._clock.span("wait"):
-            size = self._await_task()
-        with self._clock.span("receive"):
-            order, specs = self._wire.header(0, Tag.TASK, size)
-            if order is None:
-                return None
-            serial, task, structure = order
-            vectors = self._wire.vectors(0, Tag.TASK_VECTOR, specs, places)
-        return Order(serial, task, vectors, structure)
+        while True:
+            with self._clock.span("wait"):
+                size = self._await_task()
+            with self._clock.span("receive"):
+                order, specs = self._wire.header(0, Tag.TASK, size)
+                if order is None:
+                    return None
+                serial, task, structure = order
+                vectors = self._wire.vectors(0, Tag.TASK_VECTOR, specs, places)
+            if self._wire.intact(specs, vectors):
+                return Order(serial, task, vectors, structure)
+            self.reply(serial, Result(version=DAMAGED_TASK))
 
     def reply(self, serial: int, result: Result) -> None:
         """Answer task ``serial``; returns when the result's vectors have left."""
         with self._clock.span("send"):
             header = (serial, replace(result, vectors=()), self._clock.take())
-            self._wire.send(0, (Tag.REPLY, Tag.REPLY_VECTOR), header, result.vectors).wait()
+            tags, arriving = (Tag.REPLY, Tag.REPLY_VECTOR), None
+            if result.vectors and self._damage():
+                arriving = damaged(result.vectors)
+            self._wire.send(0, tags, header, result.vectors, arriving).wait()
 
     def leave(self) -> None:
         """The last message: spans that no reply has carried."""
@@ -71,9 +86,7 @@ class MpiLink:
         """
         nap = Nap()
         while (found := self._wire.probe(0, Tag.TASK)) is None:
-            if (ping := self._wire.probe(0, Tag.PING)) is not None:
-                self._wire.header(0, Tag.PING, ping[1])
-                self._wire.send(0, (Tag.PONG, Tag.PONG), time.perf_counter(), ()).wait()
+            if answer_ping(self._wire):
                 nap.reset()
             if 0 in self._wire.gone:
                 raise RankGone(0)

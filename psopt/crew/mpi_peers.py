@@ -5,13 +5,15 @@ segment of the vector for everybody, then all hand their segments round; two wor
 vectors, save the second half by sending whole rows. Either way an element is the very sum that the
 coordinator would form, so both exchanges of BSP give the same bits.
 
-Where a member dies, nobody waits for it: everyone looks for the dead while waiting, and breaks off. The
-coordinator calls another meeting of those that are left, whose messages have tags of their own, so that
-nothing that was under way can be taken for theirs.
+Where a member dies, nobody waits for it: everyone looks for the dead while waiting, and breaks off; so
+do all when the coordinator says that a member does not answer any more. The coordinator calls another
+meeting of those that are left, whose messages have tags of their own, so that nothing that was under
+way can be taken for theirs.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -26,6 +28,7 @@ from psopt.replica.spans import SpanLog
 _SHORT = 1 << 18  # bytes that a worker sends; below it a second exchange costs more than the bytes
 _TAGS = 32  # between the tags of one meeting and the next
 _MEETINGS = 1000  # MPI promises tags up to 32767
+_LOOK = 0.01  # seconds between looks round
 
 
 class MpiPeers:
@@ -41,7 +44,7 @@ class MpiPeers:
     def __init__(self, wire: Wire, worker: int, workers: int, clock: SpanLog) -> None:
         self._wire, self._clock, self._worker = wire, clock, worker
         self._ranks = [other + 1 for other in range(workers)]
-        self.index, self._shift = worker, 0
+        self.index, self._meeting, self._shift = worker, 0, 0
         self._leaving = Outgoing([], [])
         self._coming: list[Request] = []
         self._abandoned: list[Outgoing] = []  # MPI may still read their memory
@@ -56,10 +59,10 @@ class MpiPeers:
 
     def convene(self, members: Sequence[int], meeting: int) -> None:
         """Meet ``members``, this worker among them; what an earlier meeting has left is void."""
-        shift = meeting % _MEETINGS * _TAGS
-        if shift == self._shift:
+        if meeting == self._meeting:
             return
-        self._ranks, self._shift = [member + 1 for member in members], shift
+        self._meeting, self._shift = meeting, meeting % _MEETINGS * _TAGS
+        self._ranks = [member + 1 for member in members]
         self.index = members.index(self._worker)
         for request in self._coming:
             request.Cancel()
@@ -159,12 +162,23 @@ class MpiPeers:
             PeerGone: a member has died.
             RankGone: the coordinator has.
         """
-        nap = Nap()
+        nap, look = Nap(), time.perf_counter() + _LOOK
         while not messages.done():
-            self._wire.look()
-            self._see_who_is_gone()
+            if time.perf_counter() > look:
+                self._look_round()
+                look = time.perf_counter() + _LOOK
             nap()
         self._see_who_is_gone()  # their requests end, too
+
+    def _look_round(self) -> None:
+        """Who has died, and what the coordinator wants meanwhile."""
+        self._wire.look()
+        self._see_who_is_gone()
+        answer_ping(self._wire)
+        while (found := self._wire.probe(0, Tag.BREAK)) is not None:
+            meeting, _ = self._wire.header(0, Tag.BREAK, found[1])
+            if meeting == self._meeting:
+                raise PeerGone
 
     def _see_who_is_gone(self) -> None:
         if gone := self._wire.gone:
@@ -172,3 +186,12 @@ class MpiPeers:
                 raise RankGone(0)
             if not gone.isdisjoint(self._ranks):
                 raise PeerGone
+
+
+def answer_ping(wire: Wire) -> bool:
+    """Answer the coordinator's ping with this rank's clock; whether there was one."""
+    if (ping := wire.probe(0, Tag.PING)) is None:
+        return False
+    wire.header(0, Tag.PING, ping[1])
+    wire.send(0, (Tag.PONG, Tag.PONG), time.perf_counter(), ()).wait()
+    return True

@@ -6,6 +6,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
 from psopt.crew.base import ALL_GONE, Lost, Reply, Task, WorkerLost, deal
+from psopt.crew.patience import Patience, Watches
+
+DIED = "has died"
+DAMAGED = "is behind a connection on which a message arrived damaged"
 
 Numbered = tuple[int, Task]
 """A task with its serial number."""
@@ -19,6 +23,7 @@ class Roster:
 
     Args:
         workers: how many there are at first.
+        patience: how long a worker may take; None: for ever.
 
     Attributes:
         workers: ids of the live ones, in order.
@@ -27,16 +32,36 @@ class Roster:
         held: version that a worker holds.
         losses: of workers that are gone, what they had, until ``deal_again``.
         kept: what ``collect`` is to hand over.
+        watches: over what each worker is doing.
+        fates: why a worker is gone.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, patience: Patience | None = None) -> None:
         self.workers: tuple[int, ...] = tuple(range(workers))
         self.open: dict[int, deque[Numbered]] = {w: deque() for w in self.workers}
         self.idle: dict[int, None] = dict.fromkeys(self.workers)
         self.held: dict[int, int] = {}
         self.losses: list[tuple[int, Sequence[Numbered]]] = []
         self.kept: deque[Reply | Lost] = deque()
+        self.watches = Watches(patience)
+        self.fates: dict[int, str] = {}
         self._owed = dict.fromkeys(self.workers, 0)  # submitted, and not yet collected
+
+    def given(self, worker: int, serial: int, task: Task, now: float) -> None:
+        """``worker`` was given a task, which it does after the others that it has."""
+        tasks = self.open[worker]
+        tasks.append((serial, task))
+        if len(tasks) == 1:
+            self.watches.begin(worker, task, now)
+
+    def answered(self, worker: int, now: float) -> Numbered:
+        """The task that ``worker``'s reply is to."""
+        tasks = self.open[worker]
+        done = tasks.popleft()
+        self.watches.end(worker, now)
+        if tasks:
+            self.watches.begin(worker, tasks[0][1], now)
+        return done
 
     def submit(self, worker: int) -> None:
         """A task was submitted to ``worker``."""
@@ -88,10 +113,12 @@ class Roster:
         """Who has task ``serial``."""
         return next(w for w, tasks in self.open.items() if any(s == serial for s, _ in tasks))
 
-    def bury(self, gone: Collection[int]) -> bool:
-        """Take out those of ``gone`` that are still there; whether there were any."""
+    def bury(self, gone: Collection[int], why: str) -> bool:
+        """Take out those of ``gone`` that are still there, and say why; whether there were any."""
         dead = [worker for worker in self.workers if worker in gone]
         for worker in dead:
+            self.fates[worker] = why
+            self.watches.forget(worker)
             self.losses.append((worker, self.open.pop(worker)))
             self.idle.pop(worker, None)
             self.held.pop(worker, None)

@@ -3,14 +3,13 @@
 Every task is performed here on one replica, at the moment it is given out; its reply is delivered at
 the virtual time at which a worker with the drawn computing time, behind the modelled network, would
 have delivered it. So the parameters follow exactly the course that they would take on such a cluster,
-and 4,096 workers need the memory of their open replies only. Workers may die and the run goes on.
+and 4,096 workers need the memory of their open replies only. Whatever ``psopt.crew.faults`` can do to
+workers and their messages happens on that clock, and the run goes on with those that are left.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -28,23 +27,11 @@ from psopt.crew.base import (
     needs_vectors,
     sum_in_order,
 )
-from psopt.crew.roster import Roster
+from psopt.crew.faults import NONE, Faults
+from psopt.crew.patience import Patience
 from psopt.crew.virtual import Network, nbytes
-from psopt.replica.memory import Memory
+from psopt.crew.virtual_post import Compute, VirtualPost
 from psopt.replica.replica import Replica
-from psopt.replica.tasks import Alone
-
-Compute = Callable[[int, int], float]
-
-
-@dataclass(order=True, slots=True)
-class _Event:
-    """A worker has finished a task, or is found dead (no ``reply``), at virtual time ``at``."""
-
-    at: float
-    serial: int
-    worker: int = field(compare=False)
-    reply: Reply | None = field(compare=False)
 
 
 class SimCrew:
@@ -57,8 +44,11 @@ class SimCrew:
         network: when messages arrive.
         server_cost: seconds that the server needs for one reply.
         observer: is told where each rank's virtual time goes.
-        deaths: virtual times at which workers die.
+        faults: what goes wrong.
+        patience: until a worker that does not answer is evicted; None: for ever.
     """
+
+    deserted = False
 
     def __init__(
         self,
@@ -69,22 +59,28 @@ class SimCrew:
         *,
         server_cost: float = 0.0,
         observer: Observer = lambda rank, span: None,
-        deaths: Mapping[int, float] | None = None,
+        faults: Faults = NONE,
+        patience: Patience | None = None,
     ) -> None:
-        self._replica, self._compute, self._network = replica, compute, network
-        self._server_cost, self._observe, self._deaths = server_cost, observer, deaths or {}
-        self._now = 0.0
-        self._published: dict[int, tuple[Vectors, Any]] = {}
-        self._roster = Roster(workers)
-        self._free = dict.fromkeys(range(workers), 0.0)
-        self._events: list[_Event] = []
-        self._serial = 0
-        self._memories: dict[int, Memory] = {}
+        self._post = VirtualPost(
+            replica, workers, compute, network, server_cost, observer, faults, patience
+        )
+        self._roster, self._network = self._post.roster, network
 
     @property
     def workers(self) -> tuple[int, ...]:
         """Ids of the live workers, in order."""
         return self._roster.workers
+
+    @property
+    def fates(self) -> Mapping[int, str]:
+        """Why each worker that is gone is gone."""
+        return self._roster.fates
+
+    @property
+    def late(self) -> int:
+        """Replies that were refused: their worker was gone, or had given them already."""
+        return self._post.late
 
     def idle(self) -> Sequence[int]:
         """Workers that owe no reply, longest free first."""
@@ -92,19 +88,23 @@ class SimCrew:
 
     def now(self) -> float:
         """Virtual seconds."""
-        return self._now
+        return self._post.now
 
     def publish(self, version: int, vectors: Vectors, structure: Any = None) -> None:
         """Lend ``vectors`` as ``version``."""
-        self._published[version] = (vectors, structure)
+        self._post.published[version] = (vectors, structure)
 
     def retire(self, version: int) -> None:
         """Take ``version`` back: tasks have read it when they were given out."""
-        self._published.pop(version, None)
+        self._post.published.pop(version, None)
+
+    def evict(self, worker: int, why: str) -> None:
+        """Go on without ``worker``; it may still be heard of."""
+        self._post.bury(worker, why)
 
     def submit(self, worker: int, task: Task) -> None:
         """Perform ``task`` now; ``collect`` hands its reply over when it is due."""
-        self._give(worker, task)
+        self._post.send(worker, task)
         self._roster.submit(worker)
 
     def collect(self) -> Reply | Lost:
@@ -113,30 +113,30 @@ class SimCrew:
         while not roster.kept:
             if roster.all_idle:
                 raise RuntimeError("collect: no task is open, so no reply can come")
-            event = self._next()
-            if event.reply is not None:
-                roster.kept.append(event.reply)
+            if (event := self._post.receive()) is not None:
+                roster.kept.append(event[1])
             else:
-                roster.deal_again({}, self._give)
+                roster.deal_again({}, self._post.send)
         return roster.collect()
 
     def each(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Reply]]:
         """Position of a task and its reply, as they arrive."""
-        wanted = self._roster.deal_out(list(enumerate(tasks)), self._give)
+        wanted = self._roster.deal_out(list(enumerate(tasks)), self._post.send)
         while wanted:
-            event = self._next()
-            if event.reply is None:
-                self._roster.deal_again(wanted, self._give)
-            elif event.serial in wanted:
-                yield wanted.pop(event.serial), event.reply
+            if (event := self._post.receive()) is None:
+                self._roster.deal_again(wanted, self._post.send)
+                continue
+            serial, reply = event
+            if serial in wanted:
+                yield wanted.pop(serial), reply
             else:
-                self._roster.kept.append(event.reply)
+                self._roster.kept.append(reply)
 
     def gather(self, tasks: Sequence[Task]) -> list[Reply]:
         """Replies in task order, without vectors. Evaluation is measurement: it takes no virtual time."""
         if all(isinstance(task, Evaluate) for task in tasks):
             return [
-                Reply(worker, tasks[position], self._perform(worker, tasks[position]))
+                Reply(worker, tasks[position], self._post.perform(worker, tasks[position]))
                 for worker, block in self._roster.blocks(len(tasks))
                 for position in block
             ]
@@ -153,119 +153,31 @@ class SimCrew:
         """All slots of every round on the one replica: the sums are those of workers with one slot each."""
         if not self._roster.all_idle:
             raise RuntimeError("together: workers have open tasks; collect their replies first")
-        sent = self._now
+        sent = self._post.now
         for worker in self.workers:
             if needs_vectors(task, self._roster.held.get(worker)):
-                carried = self._published[task.version][0]
-                self._now = self._network.to_worker(sent, nbytes(carried))
-        result = self._perform(self.workers[0], task)
+                carried = self._post.published[task.version][0]
+                self._post.now = self._network.to_worker(sent, nbytes(carried))
+        result = self._post.perform(self.workers[0], task)
         tallies, rounds = iter(result.tallies), []
         for tickets in task.rounds:
             if sums := tuple(islice(tallies, len(tickets))):
                 rounds.append(sums)
-                self._pass_round([tally.count for tally in sums])
+                self._post.pass_round([tally.count for tally in sums])
         self._roster.held = dict.fromkeys(self._roster.open, result.version)
         return result.version, rounds
 
     def fetch(self, version: int) -> Result:
         """State of the replica, after the time that its vectors need to the server."""
-        result = self._perform(self.workers[0], Fetch(version))
-        self._now = self._network.to_server(self._now, nbytes(result.vectors))
+        result = self._post.perform(self.workers[0], Fetch(version))
+        self._post.now = self._network.to_server(self._post.now, nbytes(result.vectors))
         return result
 
     def close(self) -> None:
-        """Forget what is owed: nobody waits for it. Who has nothing to do has waited until now."""
-        for worker, free in self._free.items():
-            if not self._roster.open[worker]:
-                self._observe(worker + 1, ("wait", free, max(free, self._now)))
-        self._events.clear()
-        for tasks in self._roster.open.values():
-            tasks.clear()
-
-    def _perform(self, worker: int, task: Task) -> Result:
-        """Perform ``task`` at its version; the result's vectors are the caller's."""
-        replica = self._replica
-        memory = self._memories.setdefault(worker, Memory())
-        if needs_vectors(task, replica.version):
-            vectors, structure = self._published[task.version]
-            replica.load(task.version, vectors, structure)
-        result = replica.perform(task, Alone(), memory)
-        return replace(result, vectors=tuple(vector.clone() for vector in result.vectors))
-
-    def _give(self, worker: int, task: Task) -> int:
-        """Perform ``task`` now and schedule its reply; the serial number of the event."""
-        sent = needs_vectors(task, self._roster.held.get(worker))
-        carried: Vectors = self._published[task.version][0] if sent else ()
-        self._roster.held[worker] = task.version
-        free = self._free[worker]
-        start = max(self._network.to_worker(self._now, nbytes(carried)), free)
-        result = self._perform(worker, task)
-        seconds = self._compute_seconds(worker, result)
-        result, end = replace(result, seconds=seconds), start + seconds
-        death = self._deaths.get(worker, float("inf"))
-        reply = Reply(worker, task, result) if end < death else None
-        self._observe(worker + 1, ("wait", free, max(free, min(start, death))))
-        self._observe(worker + 1, ("compute", min(start, death), min(end, death)))
-        self._free[worker] = end
-        self._serial += 1
-        at = end if reply else max(death, self._now)
-        heapq.heappush(self._events, _Event(at, self._serial, worker, reply))
-        self._roster.open[worker].append((self._serial, task))
-        return self._serial
-
-    def _compute_seconds(self, worker: int, result: Result) -> float:
-        samples = sum(tally.count for tally in result.tallies)
-        return self._compute(worker, samples) if samples else 0.0
-
-    def _next(self) -> _Event:
-        """Go on to the next event."""
-        event = heapq.heappop(self._events)
-        worker = event.worker
-        if event.reply is None:
-            self._now = max(self._now, event.at)
-            self._bury([worker])
-            return event
-        start, size = self._now, nbytes(event.reply.result.vectors)
-        arrival = self._network.to_server(event.at, size)
-        self._observe(worker + 1, ("send", event.at, arrival))
-        self._observe(0, ("wait", start, max(start, arrival)))
-        self._now = max(self._now, arrival) + self._server_cost
-        self._observe(0, ("update", self._now - self._server_cost, self._now))
-        self._roster.open[worker].popleft()
-        self._free[worker] = max(self._free[worker], arrival)
-        return event
-
-    def _bury(self, dead: Collection[int]) -> None:
-        """Forget dead workers; what they had is in the roster's ``losses`` then."""
-        self._roster.bury(dead)
-        for worker in dead:
-            del self._free[worker]
-            self._memories.pop(worker, None)
-        self._events = [event for event in self._events if event.worker not in dead]
-        heapq.heapify(self._events)
+        """Forget what is owed: nobody waits for it."""
+        self._post.close()
 
     def _in_order(self, tasks: Sequence[Task]) -> list[Reply]:
         """Replies in task order."""
         arrived = dict(self.each(tasks))
         return [arrived[position] for position in range(len(tasks))]
-
-    def _pass_round(self, counts: Sequence[int]) -> None:
-        """Virtual time of one round: the slowest worker's slots, then the allreduce."""
-        start = self._now
-        seconds = [
-            sum((self._compute(worker, counts[slot]) for slot in block), 0.0)
-            for worker, block in self._roster.blocks(len(counts))
-        ]
-        slowest = start + max(seconds)
-        size = nbytes(self._replica.model.vectors)
-        self._now = slowest + self._network.allreduce(len(self.workers), size)
-        self._free.update(dict.fromkeys(self.workers, self._now))
-        for worker, own in zip(self.workers, seconds, strict=True):
-            self._observe(worker + 1, ("compute", start, start + own))
-            self._observe(worker + 1, ("wait", start + own, slowest))
-            self._observe(worker + 1, ("send", slowest, self._now))
-        self._observe(0, ("wait", start, self._now))
-        dead = [w for w in self.workers if self._deaths.get(w, float("inf")) <= self._now]
-        self._bury(dead)
-        if dead:  # those that are left do the round again
-            self._pass_round(counts)

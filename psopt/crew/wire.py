@@ -3,16 +3,17 @@
 A message is a header (small, pickled: task or reply, and the vectors' shapes and dtypes) followed
 by the raw bytes of each vector, in chunks below MPI's 2 GiB limit. A receiver that knows where a
 vector belongs receives it in place. Bytes carry any dtype exactly; nothing is ever converted on the
-wire, and no tensor is pickled.
+wire, and no tensor is pickled. On request each vector travels with a checksum (CRC-32).
 """
 
 from __future__ import annotations
 
 import pickle
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,15 @@ from psopt.crew.nap import Nap
 from psopt.replica.tasks import Vectors
 
 Bytes = npt.NDArray[np.uint8]
-Spec = tuple[str, tuple[int, ...]]
 CHUNK = 1 << 30
+
+
+class Spec(NamedTuple):
+    """What a vector is; ``crc`` where it is to be checked."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    crc: int | None = None
 
 
 class Tag(IntEnum):
@@ -41,6 +49,7 @@ class Tag(IntEnum):
     PING = 8
     PONG = 9
     FAILURE = 10
+    BREAK = 11
 
 
 class Request(Protocol):
@@ -98,15 +107,34 @@ class Wire:
     Args:
         communicator: the ranks.
         chunk: largest number of bytes in one MPI message, below 2 GiB.
+        digest: have vectors travel with a checksum.
     """
 
-    def __init__(self, communicator: Communicator, chunk: int = CHUNK) -> None:
-        self._comm, self._chunk = communicator, chunk
+    def __init__(
+        self, communicator: Communicator, chunk: int = CHUNK, *, digest: bool = False
+    ) -> None:
+        self._comm, self._chunk, self._digest = communicator, chunk, digest
 
-    def send(self, dest: int, tags: tuple[Tag, Tag], header: Any, vectors: Vectors) -> Outgoing:
-        """Start a message to rank ``dest``; ``vectors`` must not change before it is ``done``."""
+    def send(
+        self,
+        dest: int,
+        tags: tuple[Tag, Tag],
+        header: Any,
+        vectors: Vectors,
+        arriving: Vectors | None = None,
+    ) -> Outgoing:
+        """Start a message to rank ``dest``; ``vectors`` must not change before it is ``done``.
+
+        Args:
+            dest: the rank.
+            tags: of the header and of the vectors.
+            header: anything small that can be pickled.
+            vectors: what is sent.
+            arriving: what arrives in their place, to see that it is noticed.
+        """
+        specs = [self._spec(vector) for vector in vectors]
+        vectors = vectors if arriving is None else arriving
         pieces = [raw_bytes(vector) for vector in vectors]
-        specs = [spec_of(vector) for vector in vectors]
         head = np.frombuffer(pickle.dumps((header, specs), protocol=5), dtype=np.uint8)
         requests = [self._comm.Isend(head, dest, tags[0])]
         for piece in pieces:
@@ -135,26 +163,48 @@ class Wire:
         return content, specs
 
     def vectors(self, source: int, tag: Tag, specs: Sequence[Spec], places: Vectors) -> Vectors:
-        """Receive a message's vectors: into ``places`` that are contiguous, of the same dtype and shape.
-
-        Any other is received into new memory.
+        """Receive a message's vectors, as ``start_vectors``.
 
         Raises:
             RankGone: the sender has died, with or without having sent all.
         """
+        taken, coming = self.start_vectors(source, tag, specs, places)
+        coming.wait()
+        if source in self._comm.gone:
+            raise RankGone(source)
+        return taken
+
+    def start_vectors(
+        self, source: int, tag: Tag, specs: Sequence[Spec], places: Vectors
+    ) -> tuple[Vectors, Outgoing]:
+        """Start receiving vectors: into ``places`` that are contiguous, of the same dtype and shape.
+
+        Any other is received into new memory. They are there when the second of the two is done.
+        """
         taken = []
-        for index, (dtype, shape) in enumerate(specs):
+        for index, spec in enumerate(specs):
             place = places[index] if index < len(places) else None
-            if place is None or spec_of(place) != (dtype, shape) or not place.is_contiguous():
-                place = torch.empty(shape, dtype=getattr(torch, dtype))
+            fits = place is not None and spec_of(place)[:2] == spec[:2]
+            if place is None or not fits or not place.is_contiguous():
+                place = torch.empty(spec.shape, dtype=getattr(torch, spec.dtype))
             taken.append(place)
         waiting: list[Request] = []
         for vector in taken:
             waiting += self.start_receive(source, tag, raw_bytes(vector))
-        Outgoing(waiting, taken).wait()
-        if source in self._comm.gone:
-            raise RankGone(source)
-        return tuple(taken)
+        return tuple(taken), Outgoing(waiting, list(taken))
+
+    def swallow(self, source: int, tag: Tag, specs: Sequence[Spec]) -> Outgoing:
+        """Receive vectors that nobody reads, so that their sender can go on."""
+        return self.start_vectors(source, tag, specs, ())[1]
+
+    def intact(self, specs: Sequence[Spec], vectors: Vectors) -> bool:
+        """Whether vectors that have been received are what was sent, as far as checksums say."""
+        pairs = zip(specs, vectors, strict=True)
+        return all(spec.crc is None or spec.crc == _crc(vector) for spec, vector in pairs)
+
+    def _spec(self, tensor: Tensor) -> Spec:
+        spec = spec_of(tensor)
+        return spec._replace(crc=_crc(tensor)) if self._digest else spec
 
     def raise_failure(self) -> None:
         """See whether a worker fails.
@@ -179,7 +229,11 @@ class Wire:
 
 def spec_of(tensor: Tensor) -> Spec:
     """Dtype and shape, as they travel."""
-    return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+    return Spec(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+
+
+def _crc(tensor: Tensor) -> int:
+    return zlib.crc32(raw_bytes(tensor).data)
 
 
 def raw_bytes(tensor: Tensor) -> Bytes:

@@ -272,3 +272,11 @@ def _group_buffers(module: nn.Module) -> Iterable[FlatBuffers]:
         for (owner, attribute, _), view in zip(places, views, strict=True):
             owner._buffers[attribute] = view
         yield FlatBuffers(flat, tuple(places), views)
+
+
+def sums_agree(theirs: list[tuple[float, float]], ours: list[tuple[float, float]]) -> bool:
+    """Whether initial parameters are those of this rank, but for what another processor rounds."""
+    return all(
+        abs(their_sum - our_sum) <= 1e-6 * size
+        for (their_sum, _), (our_sum, size) in zip(theirs, ours, strict=True)
+    )

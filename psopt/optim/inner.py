@@ -10,6 +10,8 @@ of threads nor on where in memory a vector begins.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -28,6 +30,11 @@ def dot(a: Tensor, b: Tensor) -> float:
     for one, other in zip(torch.split(a, size), torch.split(b, size), strict=True):
         sums += _rows(wide[: one.numel()].copy_(one).mul_(other))
     return _total(sums)
+
+
+def norm(vector: Tensor) -> float:
+    """Euclidean norm of (n,), summed in float64."""
+    return math.sqrt(dot(vector, vector))
 
 
 def add_dot(target: Tensor, vector: Tensor, scale: float, other: Tensor) -> float:

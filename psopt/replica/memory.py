@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from psopt.data.shards import Shard
@@ -37,3 +38,8 @@ class Memory:
     accrued: Tensor | None = None
     shards: dict[Shard, Known] = field(default_factory=dict)
     bases: dict[Shard, Known] = field(default_factory=dict)
+
+
+def pinned(vectors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Page-locked host vectors of the same sizes: a GPU copies from and to those at full speed."""
+    return tuple(torch.empty(v.shape, dtype=v.dtype, pin_memory=True) for v in vectors)

@@ -21,10 +21,11 @@ from psopt.data.plan import BatchPlan, Ticket
 from psopt.models.flat import FlatModel
 from psopt.optim.finite import all_finite
 from psopt.optim.first_order import FirstOrder
+from psopt.optim.inner import norm
 from psopt.optim.tree import flatten_tree, unflatten_tree
 from psopt.replica.batch_tasks import HandOver
 from psopt.replica.batch_verbs import perform_batch_task
-from psopt.replica.memory import Memory
+from psopt.replica.memory import Memory, pinned
 from psopt.replica.rounds import Kept, run_rounds
 from psopt.replica.slices import perform_hand_over
 from psopt.replica.spans import SpanLog
@@ -95,9 +96,9 @@ class Replica:
         self._sum = torch.zeros_like(model.parameters)
         out = (self._gradient, *(torch.zeros_like(group.flat) for group in model.buffers))
         on_host = self.device.type == "cpu"
-        self._host_in = model.vectors if on_host else _pinned(model.vectors)
-        self._host_out = out if on_host else _pinned(out)
-        self.total = self._sum if on_host else _pinned((self._sum,))[0]
+        self._host_in = model.vectors if on_host else pinned(model.vectors)
+        self._host_out = out if on_host else pinned(out)
+        self.total = self._sum if on_host else pinned((self._sum,))[0]
 
     @property
     def inbox(self) -> Vectors:
@@ -247,6 +248,8 @@ class Replica:
     def _perform_gradient(self, task: Gradient) -> Result:
         self.reset_buffers()
         sums = self.gradient(task.ticket, self._gradient, self._gradient_views)
+        if task.measured:
+            sums = replace(sums, norm=norm(self._gradient))
         if task.weight != 1.0:
             self._gradient.mul_(task.weight)
         contributions = (self._gradient, *self.buffer_contributions(task.weight))
@@ -291,8 +294,3 @@ class Replica:
         torch.default_generator.manual_seed(mixed % (1 << 63))
         if self.device.type == "cuda":
             torch.cuda.manual_seed(mixed % (1 << 63))
-
-
-def _pinned(vectors: Vectors) -> Vectors:
-    """Page-locked host vectors of the same sizes: a GPU copies from and to those at full speed."""
-    return tuple(torch.empty(v.shape, dtype=v.dtype, pin_memory=True) for v in vectors)

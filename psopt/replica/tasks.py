@@ -30,11 +30,13 @@ class Gradient:
     Attributes:
         weight: the worker multiplies its floating vectors by it before sending (1 / slots in a
             mean), so that an ordered sum is all that is left to do.
+        measured: say the Euclidean norm of the gradient, before it is multiplied.
     """
 
     version: int
     ticket: Ticket
     weight: float = 1.0
+    measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Tally:
     Attributes:
         finite: False when the gradient that goes with the sums, or a statistic, is not finite.
         refused: the round that they belong to took no step.
+        norm: Euclidean norm of the gradient, where it was asked for.
     """
 
     loss: float
@@ -99,6 +102,7 @@ class Tally:
     count: int
     finite: bool = True
     refused: bool = False
+    norm: float | None = None
 
 
 Span = tuple[str, float, float]
@@ -113,7 +117,8 @@ class Result:
         tallies: one a ticket (Gradient, Rounds: round by round, in slot order) or a chunk
             (Evaluate).
         vectors: the gradient and the buffers (Gradient), the whole state (Fetch), else empty.
-        version: the version that the replica holds afterwards; ``GONE_BACK`` where a peer was lost.
+        version: the version that the replica holds afterwards; ``GONE_BACK`` where a peer was lost,
+            ``DAMAGED_TASK`` where nothing was done.
         structure: of the optimizer tensors at the end of ``vectors`` (Fetch).
         largest: absolute value of an entry that a slice adds to the mean (Slices).
         seconds: that the worker needed; the virtual ones on a virtual cluster.
@@ -129,6 +134,9 @@ class Result:
 
 GONE_BACK = -2
 """Version in the result of ``Rounds`` that broke off: the replica is back at the task's version."""
+
+DAMAGED_TASK = -3
+"""Version in the result of a task that arrived damaged, and was not performed."""
 
 
 @dataclass(frozen=True, slots=True)

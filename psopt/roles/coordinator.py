@@ -14,8 +14,9 @@ from psopt.optim.finite import all_finite, is_finite
 from psopt.record import CheckpointError, CheckpointStore, Tree
 from psopt.roles.journal import Journal
 from psopt.roles.progress import Progress
+from psopt.roles.schedule import Schedule, reached
 from psopt.roles.server import ParameterServer
-from psopt.schemes.base import Context, Diverged, Limit, Scheme, Spoilt, Update
+from psopt.schemes.base import Context, Diverged, Scheme, Spoilt, Update
 
 
 class Coordinator:
@@ -45,6 +46,7 @@ class Coordinator:
         self.config, self.crew, self.server, self.tickets = config, crew, server, tickets
         self.scheme, self.journal, self.store = config.scheme, journal, store
         self.progress = Progress()
+        self._schedule = Schedule(config, tickets.rows)
         self.context = Context(
             crew,
             server,
@@ -54,6 +56,8 @@ class Coordinator:
             journal.warn,
             config.loss.l2,
             self._begin,
+            config.cluster.evict_after,
+            config.bad_update_factor,
         )
         self._test_samples = test_samples
         self._workers = crew.workers
@@ -77,6 +81,7 @@ class Coordinator:
                 status, reason = "failed", problem
         except (WorkerLost, CheckpointError) as error:
             status, reason = "failed", str(error)
+            self._note_losses()
         except Diverged as error:
             status, reason = "diverged", str(error)
             self._account(error.updates)
@@ -94,6 +99,7 @@ class Coordinator:
         self.server.restore(tree)
         self.tickets.restore(tree["tickets"])
         self.progress = Progress(**tree["progress"])
+        self.context.offences.restore(tree["offences"])
         self.journal.restore(tree["journal"], self.progress.seconds)
         self.state = self.scheme.init(self.context)
         self.scheme.restore(self.state, tree["scheme"])
@@ -103,16 +109,16 @@ class Coordinator:
 
     def _train(self) -> str:
         """The loop."""
-        while (reason := self._reason_to_stop()) is None:
+        while (reason := self._schedule.reason_to_stop(self.progress)) is None:
             before = self._position()
-            updates = self.scheme.step(self.context, self.state, self._limit())
+            updates = self.scheme.step(self.context, self.state, self._schedule.limit(before))
             self._account(updates)
             self._watch()
             if not updates:
                 return self.scheme.reason(self.state)
-            if self._evaluation_due(before):
+            if self._schedule.evaluation_due(before, self._position()):
                 self._evaluate()
-            if self._crossed(self.config.checkpoint.every_steps, before[0]):
+            if self._schedule.checkpoint_due(before, self._position()):
                 self._checkpoint()
         return reason
 
@@ -122,20 +128,25 @@ class Coordinator:
         Raises:
             WorkerLost: fewer are left than the job wants.
         """
-        workers, least = self.crew.workers, self.config.cluster.min_workers
-        if len(workers) == len(self._workers):
+        if not self._note_losses():
             return
-        gone = [worker for worker in self._workers if worker not in workers]
-        self._workers = workers
-        self.progress.lost += gone
-        for worker in gone:
-            self.journal.warn(f"worker {worker} is gone; {len(workers)} go on")
+        workers, least = self.crew.workers, self.config.cluster.min_workers
         if len(workers) < least:
             problem = self._checkpoint() if workers else None
             raise WorkerLost(
                 f"{len(workers)} workers are left, cluster.min_workers is {least}: resume with more"
                 + (f"; {problem}" if problem else "")
             )
+
+    def _note_losses(self) -> bool:
+        """Take down who is gone since, and why; whether anybody is."""
+        workers = self.crew.workers
+        gone = [worker for worker in self._workers if worker not in workers]
+        self._workers = workers
+        self.progress.lost += gone
+        for worker in gone:
+            self.journal.warn(f"worker {worker} {self.crew.fates[worker]}; {len(workers)} go on")
+        return bool(gone)
 
     def _account(self, updates: Sequence[Update]) -> None:
         progress, tickets = self.progress, self.tickets
@@ -150,40 +161,10 @@ class Coordinator:
             else:
                 progress.step += 1
                 progress.objective = update.figures.get("objective")
-                self._note_target(_reached(self.config.stop.objective, progress.objective))
+                self._note_target(reached(self.config.stop.objective, progress.objective))
                 applied += update.samples
             epoch = done / tickets.rows
             self.journal.step(update, progress.step, progress.seconds, epoch, applied)
-
-    def _reason_to_stop(self) -> str | None:
-        stop, progress = self.config.stop, self.progress
-        current = progress.evaluated_at == progress.step
-        if current and _reached(progress.test_accuracy, stop.test_accuracy):
-            return "test_accuracy"
-        if current and _reached(stop.test_loss, progress.test_loss):
-            return "test_loss"
-        if _reached(stop.objective, progress.objective):
-            return "objective"
-        if stop.steps is not None and progress.step >= stop.steps:
-            return "steps"
-        if stop.seconds is not None and progress.seconds >= stop.seconds:
-            return "seconds"
-        return None
-
-    def _limit(self) -> Limit:
-        """How far the scheme may go before something is due here."""
-        config, (step, samples) = self.config, self._position()
-        intervals = (config.checkpoint.every_steps, config.evaluate.every_steps)
-        steps = [config.stop.steps, *((step // e + 1) * e for e in intervals if e)]
-        due = min((s for s in steps if s is not None), default=step + (1 << 30)) - step
-        return Limit(max(1, due), self._samples_to_evaluation(samples))
-
-    def _samples_to_evaluation(self, samples: int) -> int:
-        every = self.config.evaluate.every_epochs
-        if every is None:
-            return 1 << 62
-        interval = every * self.tickets.rows
-        return max(1, math.ceil((math.floor(samples / interval + 1e-9) + 1) * interval) - samples)
 
     def _begin(self, objective: float) -> None:
         self.progress.objective = objective
@@ -191,17 +172,6 @@ class Coordinator:
 
     def _position(self) -> tuple[int, int]:
         return self.progress.step, self.tickets.position
-
-    def _crossed(self, every: int | None, before: int) -> bool:
-        return every is not None and self.progress.step // every > before // every
-
-    def _evaluation_due(self, before: tuple[int, int]) -> bool:
-        evaluate = self.config.evaluate
-        if evaluate.every_epochs is None:
-            return self._crossed(evaluate.every_steps, before[0])
-        interval = evaluate.every_epochs * self.tickets.rows
-        now = math.floor(self.tickets.position / interval + 1e-9)
-        return now > math.floor(before[1] / interval + 1e-9)
 
     def _evaluate(self) -> None:
         """Loss and accuracy over the test split, by all workers; chunks are summed in order."""
@@ -235,13 +205,13 @@ class Coordinator:
         progress, count = self.progress, sum(tally.count for tally in tallies)
         progress.test_loss = sum(tally.loss for tally in tallies) / count
         progress.evaluated_at = progress.step
-        self._note_target(_reached(self.config.stop.test_loss, progress.test_loss))
+        self._note_target(reached(self.config.stop.test_loss, progress.test_loss))
         correct = [tally.correct for tally in tallies if tally.correct is not None]
         if len(correct) < len(tallies):
             return
         accuracy = progress.test_accuracy = sum(correct) / count
         progress.best_test_accuracy = max(progress.best_test_accuracy or 0.0, accuracy)
-        self._note_target(_reached(accuracy, self.config.stop.test_accuracy))
+        self._note_target(reached(accuracy, self.config.stop.test_accuracy))
 
     def _set_target(self) -> None:
         """Where another target is wanted than before, it is reached from now on, or now already."""
@@ -249,7 +219,10 @@ class Coordinator:
         wanted = [stop.test_accuracy, stop.test_loss, stop.objective]
         if progress.target != wanted:
             progress.target, progress.seconds_to_target = wanted, None
-            self._note_target(self._reason_to_stop() in ("test_accuracy", "test_loss", "objective"))
+            self._note_target(
+                self._schedule.reason_to_stop(self.progress)
+                in ("test_accuracy", "test_loss", "objective")
+            )
 
     def _note_target(self, reached: bool) -> None:
         if reached and self.progress.seconds_to_target is None:
@@ -282,6 +255,7 @@ class Coordinator:
             "tickets": self.tickets.state(),
             "scheme": self.scheme.export(self.state),
             "progress": asdict(self.progress),
+            "offences": self.context.offences.state(),
             "journal": self.journal.state(),
         }
 
@@ -292,7 +266,3 @@ class Coordinator:
     def _clock(self, now: float) -> float:
         """Training seconds at crew time ``now``: evaluation excluded, earlier attempts included."""
         return self._clock_base + now
-
-
-def _reached(value: float | None, target: float | None) -> bool:
-    return value is not None and target is not None and value >= target

@@ -57,6 +57,8 @@ def summarise(
         "degraded": bool(progress.lost),
         "lost_workers": progress.lost,
         "refused_updates": progress.refused,
+        "refused_by": coordinator.context.offences.by,
+        "late_replies": coordinator.crew.late,
         "refused_samples": tickets.refused_samples,
         "parameters": server.model.parameters.numel(),
         "parameters_sha256": server.sha256(),

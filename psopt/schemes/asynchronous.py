@@ -57,7 +57,8 @@ class Asynchronous(Scheme, Generic[StateT]):
             ticket = context.tickets.issue()
             if ticket is None:
                 return
-            context.crew.submit(worker, Gradient(version, ticket))
+            measured = context.explosion is not None
+            context.crew.submit(worker, Gradient(version, ticket, measured=measured))
 
     def _take(self, context: Context, state: StateT, reply: Reply) -> Update:
         task, server = reply.task, context.server
@@ -65,7 +66,7 @@ class Asynchronous(Scheme, Generic[StateT]):
         (tally,) = reply.result.tallies
         staleness = server.version - task.version
         gradient, rate = self.factors(staleness)
-        if tally.finite:
+        if all(context.offences.good([tally], context.explosion)):
             epoch = int(context.tickets.epoch)
             context.apply(reply.result.vectors, epoch=epoch, weight=gradient, rate=rate)
             context.tickets.applied(task.ticket)

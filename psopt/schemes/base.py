@@ -20,6 +20,7 @@ from torch import Tensor
 from psopt.crew.base import BatchPlan, Buffers, Crew, Lost, Observer, Tally, Ticket, Vectors
 from psopt.optim.inner import dot
 from psopt.optim.tree import flatten_tree
+from psopt.schemes.offences import Offences
 from psopt.schemes.sides import Server, Tickets
 
 SECTION = ConfigDict(extra="forbid", strict=True)
@@ -97,6 +98,9 @@ class Context:
         warn: says something loudly.
         l2: penalty of the objective, l2/2 |w|^2, which gradients over slices and shards leave out.
         begun: is told the objective at the initial parameters.
+        evict_after: go on without a worker from which so many bad updates came; None: keep it.
+        explosion: a gradient is bad whose norm is so many times the usual; None: any finite one is good.
+        offences: bad updates so far.
         refused_in_a_row: updates refused since the last one that was made.
     """
 
@@ -108,6 +112,9 @@ class Context:
     warn: Callable[[str], None] = lambda message: None
     l2: float = 0.0
     begun: Callable[[float], None] = lambda objective: None
+    evict_after: int | None = None
+    explosion: float | None = None
+    offences: Offences = field(default_factory=Offences)
     refused_in_a_row: int = 0
 
     def publish(self) -> None:
@@ -160,19 +167,21 @@ class Context:
             self.publish()
 
     def refuse(self, tickets: Sequence[Ticket], culprits: Sequence[int]) -> None:
-        """Account for an update that is not finite.
+        """Account for an update that is bad.
 
         Args:
             tickets: the batches that it was made of.
-            culprits: workers whose gradients or buffers were not finite; none when only their sum is not.
+            culprits: workers whose gradients or buffers were bad; none when only their sum is.
 
         Raises:
             Diverged: by policy, or because hardly anything but such updates came lately.
+            WorkerLost: a worker sends too many, and the job does not go on without it.
         """
         self.refused_in_a_row += 1
         who = " and ".join(f"worker {w} (rank {w + 1})" for w in culprits) or "the sum over workers"
         part = "gradient" if len(self.server.vectors) == 1 else "gradient or buffers"
-        what = f"{who}: {part} not finite (server version {self.server.version})"
+        bad = "not finite" if self.explosion is None else "not finite, or far larger than usual"
+        what = f"{who}: {part} {bad} (server version {self.server.version})"
         if not self.skip_bad:
             raise Diverged(f"{what}; on_bad_update: skip would leave it out")
         if self.refused_in_a_row > max(10, 2 * len(self.crew.workers)):
@@ -180,6 +189,11 @@ class Context:
         self.warn(f"{what}; the update is left out")
         for ticket in tickets:
             self.tickets.refused(ticket)
+        for worker in culprits:
+            count = self.offences.blame(worker)
+            others = len(self.crew.workers) > 1 and worker in self.crew.workers
+            if self.evict_after is not None and count >= self.evict_after and others:
+                self.crew.evict(worker, f"has sent {count} updates that were refused")
 
     def give_back(self, lost: Lost) -> None:
         """Have the tickets of a lost worker issued again."""

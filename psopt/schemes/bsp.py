@@ -86,20 +86,20 @@ class Bsp(Scheme):
     def _round(self, context: Context, tickets: Sequence[Ticket]) -> Update:
         server, counts = context.server, [context.tickets.count(t) for t in tickets]
         tasks = [
-            Gradient(server.version, ticket, count / sum(counts))
+            Gradient(server.version, ticket, count / sum(counts), context.explosion is not None)
             for ticket, count in zip(tickets, counts, strict=True)
         ]
         replies = context.crew.reduce(tasks, server.inbox)
-        tally = _total([reply.result.tallies[0] for reply in replies])
-        if tally.finite and all_finite(server.inbox):
+        tallies = [reply.result.tallies[0] for reply in replies]
+        tally, good = _total(tallies), context.offences.good(tallies, context.explosion)
+        if all(good) and all_finite(server.inbox):
             context.apply(server.inbox, epoch=tickets[0].epoch)
             for ticket in tickets:
                 context.tickets.applied(ticket)
         else:
             tally = replace(tally, refused=True)
-            context.refuse(
-                tickets, [reply.worker for reply in replies if not reply.result.tallies[0].finite]
-            )
+            pairs = zip(replies, good, strict=True)
+            context.refuse(tickets, [reply.worker for reply, fine in pairs if not fine])
         return Update(server.version, tally, context.crew.now())
 
     def _rounds(self, context: Context, state: BspState, limit: Limit) -> list[Update]:

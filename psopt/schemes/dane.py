@@ -39,14 +39,14 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from psopt.crew.base import LocalSolve, Tally
-from psopt.optim.inner import dot
+from psopt.optim.inner import dot, norm
 from psopt.optim.progress import Options
 from psopt.optim.wolfe import Outcome, Rules, Search
 from psopt.schemes.base import SECTION, Context, Diverged
 from psopt.schemes.exchange import descend
 from psopt.schemes.gradient_rounds import HIDDEN, GradientScheme, hides
 from psopt.schemes.local import NotNegative, Positive
-from psopt.schemes.shards import ShardState, norm
+from psopt.schemes.shards import ShardState
 
 _DECREASE = 1e-4  # c1
 _CURVATURE = 0.5  # c2

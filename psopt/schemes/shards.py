@@ -25,7 +25,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from psopt.crew.base import BatchPlan, Cut, Shard, ShardGradient, Tally
-from psopt.optim.inner import dot
+from psopt.optim.inner import norm
 from psopt.optim.progress import lowest
 from psopt.schemes.base import SECTION, TRANSIENT, Context, Diverged, Limit, Scheme, Spoilt, Update
 from psopt.schemes.exchange import account, probe
@@ -238,11 +238,6 @@ class ShardScheme(Scheme):
         )
         lost.updates = made
         raise lost
-
-
-def norm(vector: Tensor) -> float:
-    """Euclidean norm of (n,), summed in float64."""
-    return math.sqrt(dot(vector, vector))
 
 
 def update(

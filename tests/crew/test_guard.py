@@ -22,6 +22,7 @@ FAILED = f"psopt: rank 2 (worker 1) on {HOST} failed, the job ends: "
 
 class World:
     failure = (ConnectionError,)
+    deserted = False
 
     def __init__(self, rank: int = 2) -> None:
         self.rank = rank
@@ -140,7 +141,7 @@ CHILD = """
 import os, sys, time
 from psopt.crew.guard import guarded
 class World:
-    rank, failure = 2, (ConnectionError,)
+    rank, failure, deserted = 2, (ConnectionError,), False
     def abort(self, status):
         print("abort", os.getpid() == rank, flush=True)
 rank = os.getpid()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from psopt.crew.base import Evaluate, Lost, Reply, Result, Task, WorkerLost
-from psopt.crew.roster import Roster
+from psopt.crew.roster import DIED, Roster
 
 TASK = Evaluate(0, 0, 1)
 
@@ -29,12 +29,12 @@ def test_what_the_dead_had_is_dealt_to_the_others() -> None:
     tasks = [Evaluate(k, 0, 1) for k in range(6)]
     wanted = roster.deal_out(list(enumerate(tasks)), give)
     assert [worker for worker, _ in given[1:]] == [0, 0, 1, 1, 2, 2]
-    roster.bury([1])
+    roster.bury([1], DIED)
     roster.deal_again(wanted, give)
     assert given[7:] == [(0, tasks[2]), (2, tasks[3])]
     assert sorted(wanted.values()) == list(range(6))
     assert roster.collect() == Lost(1, (own,))
-    roster.bury([0, 2])
+    roster.bury([0, 2], DIED)
     with pytest.raises(WorkerLost, match="all workers are gone"):
         roster.deal_again(wanted, give)
 
@@ -48,8 +48,8 @@ def test_a_loss_leaves_the_others_as_they_are() -> None:
     roster.held |= {0: 4, 1: 5}
     assert roster.doing(2) == 1
     assert list(roster.idle) == [2]
-    assert roster.bury([1, 7])
-    assert not roster.bury([1, 7])
+    assert roster.bury([1, 7], DIED)
+    assert not roster.bury([1, 7], DIED)
     assert roster.workers == (0, 2)
     ((worker, tasks),) = roster.losses
     assert (worker, list(tasks)) == (1, [(1, TASK), (2, TASK)])

@@ -17,6 +17,7 @@ from psopt.crew.base import (
     Ticket,
     WorkerLost,
 )
+from psopt.crew.faults import Faults
 from psopt.crew.sim import SimCrew
 from psopt.crew.virtual import ComputeTimes, Network, distribution
 from tests.replica.support import Setup, bits
@@ -190,7 +191,7 @@ def test_the_observer_sees_where_time_goes() -> None:
 
 
 def test_a_death_loses_the_open_tasks() -> None:
-    crew = cluster(2, deaths={1: 1.5})
+    crew = cluster(2, faults=Faults(deaths={1: 1.5}))
     tasks = [gradient(batch) for batch in range(3)]
     for task in tasks:
         crew.submit(1, task)
@@ -206,7 +207,7 @@ def test_a_death_loses_the_open_tasks() -> None:
 
 
 def test_a_worker_that_died_free_is_found_by_its_next_task() -> None:
-    crew = cluster(2, deaths={1: 0.5})
+    crew = cluster(2, faults=Faults(deaths={1: 0.5}))
     crew.submit(0, gradient())
     reply(crew)
     assert crew.workers == (0, 1)
@@ -217,7 +218,7 @@ def test_a_worker_that_died_free_is_found_by_its_next_task() -> None:
 
 
 def test_all_workers_die() -> None:
-    crew = cluster(3, deaths=dict.fromkeys(range(3), 0.5))
+    crew = cluster(3, faults=Faults(deaths=dict.fromkeys(range(3), 0.5)))
     for worker in range(3):
         crew.submit(worker, gradient(worker))
     assert [crew.collect() for _ in range(3)] == [Lost(w, (gradient(w),)) for w in range(3)]
@@ -231,7 +232,7 @@ def test_a_death_in_a_synchronous_round_does_not_show(deaths: dict[int, float]) 
     found = []
     tasks = [gradient(batch) for batch in range(7)]
     for dying in ({}, deaths):
-        crew = cluster(3, deaths=dying)
+        crew = cluster(3, faults=Faults(deaths=dying))
         out = tuple(torch.zeros_like(v) for v in SETUP.server().vectors)
         replies = crew.reduce(tasks, out)
         assert [reply.task for reply in replies] == tasks
@@ -245,7 +246,7 @@ def test_a_death_in_a_synchronous_round_does_not_show(deaths: dict[int, float]) 
 
 
 def test_each_reply_comes_with_its_position() -> None:
-    crew = cluster(3, deaths={1: 0.5})
+    crew = cluster(3, faults=Faults(deaths={1: 0.5}))
     tasks = [gradient(batch) for batch in range(6)]
     seen = [(position, reply.task) for position, reply in crew.each(tasks)]
     assert sorted(position for position, _ in seen) == list(range(6))
@@ -253,12 +254,12 @@ def test_each_reply_comes_with_its_position() -> None:
 
 
 def test_nobody_is_left_for_a_round() -> None:
-    crew = cluster(2, deaths={0: 0.5, 1: 1.5})
+    crew = cluster(2, faults=Faults(deaths={0: 0.5, 1: 1.5}))
     out = tuple(torch.zeros_like(v) for v in SETUP.server().vectors)
     with pytest.raises(WorkerLost, match="all workers are gone; resume from the last checkpoint"):
         crew.reduce([gradient(batch) for batch in range(3)], out)
     planned = ((Ticket(0, 0), Ticket(0, 1)),)
-    crew = cluster(2, deaths={0: 0.5, 1: 0.5})
+    crew = cluster(2, faults=Faults(deaths={0: 0.5, 1: 0.5}))
     with pytest.raises(WorkerLost, match="all workers are gone"):
         crew.together(Rounds(0, planned, install=True))
 
@@ -268,7 +269,7 @@ def test_a_death_in_rounds_together_does_not_show() -> None:
     planned = tuple((Ticket(0, b), Ticket(0, b + 1), Ticket(0, b + 2)) for b in range(0, 9, 3))
     found = []
     for dying in ({}, {2: 2.5}):
-        crew = cluster(3, deaths=dying)
+        crew = cluster(3, faults=Faults(deaths=dying))
         version, first = crew.together(Rounds(0, planned[:2], install=True))
         version, second = crew.together(Rounds(version, planned[2:]))
         result = crew.fetch(version)
@@ -279,7 +280,7 @@ def test_a_death_in_rounds_together_does_not_show() -> None:
 
 def test_a_death_outside_of_a_round_is_kept_for_collect() -> None:
     """Two workers take part in the round; the first has died over tasks of its own."""
-    crew = cluster(3, deaths={0: 0.5})
+    crew = cluster(3, faults=Faults(deaths={0: 0.5}))
     tasks = [gradient(8), gradient(9)]
     for task in tasks:
         crew.submit(0, task)
@@ -294,7 +295,7 @@ def test_a_death_outside_of_a_round_is_kept_for_collect() -> None:
 
 def test_what_a_worker_had_answered_counts() -> None:
     """A reply that came during a round is kept, though its worker dies before it is collected."""
-    crew = cluster(2, deaths={0: 1.5})
+    crew = cluster(2, faults=Faults(deaths={0: 1.5}))
     tasks = [gradient(8), gradient(9)]
     for task in tasks:
         crew.submit(0, task)

@@ -48,10 +48,10 @@ def test_a_loss_is_survived_and_said(name: str, tmp_path: Path, no_rank: None) -
     assert call("run", path, "--simulate", "--out", whole)[0] == 0
     assert (summary(whole)["degraded"], summary(whole)["lost_workers"]) == (False, [])
     status, text, _ = call(
-        "run", path, "--simulate", "--out", run, "--set", "cluster.deaths={1: 0.25}"
+        "run", path, "--simulate", "--out", run, "--set", "cluster.faults.deaths={1: 0.25}"
     )
     assert status == 0
-    assert "warning: worker 1 is gone; 2 go on" in text
+    assert "warning: worker 1 has died; 2 go on" in text
     found = summary(run)
     assert (found["status"], found["degraded"], found["lost_workers"]) == ("completed", True, [1])
     assert found["workers"] == 2
@@ -62,9 +62,9 @@ def test_a_loss_is_survived_and_said(name: str, tmp_path: Path, no_rank: None) -
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_too_few_are_left(name: str, tmp_path: Path, no_rank: None) -> None:
-    path = written(tmp_path, name, deaths={0: 0.25, 2: 0.3}, min_workers=2)
+    path = written(tmp_path, name, faults={"deaths": {0: 0.25, 2: 0.3}}, min_workers=2)
     whole, run = tmp_path / "whole", tmp_path / "run"
-    nobody = ("--set", "cluster.deaths={}")
+    nobody = ("--set", "cluster.faults.deaths={}")
     assert call("run", path, "--simulate", "--out", whole, *nobody)[0] == 0
     status, text, _ = call("run", path, "--simulate", "--out", run)
     assert status == 1
@@ -86,7 +86,7 @@ def test_too_few_are_left(name: str, tmp_path: Path, no_rank: None) -> None:
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_nobody_is_left(name: str, tmp_path: Path, no_rank: None) -> None:
-    path = written(tmp_path, name, deaths={0: 0.25, 1: 0.21, 2: 0.3})
+    path = written(tmp_path, name, faults={"deaths": {0: 0.25, 1: 0.21, 2: 0.3}})
     status, _, said = call("run", path, "--simulate", "--out", tmp_path / "run")
     assert status == 1
     assert "Traceback" not in said
@@ -96,8 +96,8 @@ def test_nobody_is_left(name: str, tmp_path: Path, no_rank: None) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("cluster.deaths={3: 1.0}", "there is no worker 3: ids go from 0 to 2"),
-        ("cluster.deaths={1: -1.0}", "cluster.deaths"),
+        ("cluster.faults.deaths={3: 1.0}", "there is no worker 3: ids go from 0 to 2"),
+        ("cluster.faults.deaths={1: -1.0}", "cluster.faults.deaths"),
         ("cluster.min_workers=4", "there are 3 workers only"),
     ],
 )

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from psopt.crew.base import Evaluate, HandOver, Result, Slices, Tally, Ticket
+from psopt.crew.faults import Faults
 from psopt.crew.sim import SimCrew
 from psopt.crew.virtual import Network
 from psopt.data.plan import TicketBook
@@ -130,7 +131,7 @@ class Bench:
             workers,
             compute,
             Network(latency, 1e9),
-            deaths=deaths,
+            faults=Faults(deaths=deaths or {}),
         )
         book = TicketBook(1, self.source.samples, BATCH, 10**6)
         self.context = Context(self.crew, server, book)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from psopt.crew.faults import Faults
 from psopt.data.plan import Ticket
 from psopt.models.flat import parameters_sha256
 from psopt.record import CheckpointStore
@@ -140,14 +141,14 @@ def test_bad_update_names_its_worker(tmp_path: Path) -> None:
 
 def test_job_without_workers_is_not_complete(tmp_path: Path) -> None:
     config = configured(tiny(tmp_path, rows=40), scheme=ASP)
-    done = train(config, tmp_path / "run", workers=2, deaths={0: 0.3, 1: 0.1})
+    done = train(config, tmp_path / "run", workers=2, faults=Faults(deaths={0: 0.3, 1: 0.1}))
     assert done.status == "failed"
     assert "all workers are gone" in done.reason
 
 
 def test_lost_worker_gives_its_ticket_back(tmp_path: Path) -> None:
     config = configured(tiny(tmp_path, rows=40), scheme=ASP, train={"epochs": 1, "batch_size": 4})
-    done = train(config, tmp_path / "run", workers=3, deaths={1: 0.06})
+    done = train(config, tmp_path / "run", workers=3, faults=Faults(deaths={1: 0.06}))
     assert done.reason == "epochs"
     assert sorted(done.applied) == [Ticket(0, k) for k in range(10)]
     assert done.coordinator.crew.workers == (0, 2)

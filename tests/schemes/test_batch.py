@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from psopt import job, precheck
 from psopt.crew.base import Slices, Ticket
+from psopt.crew.faults import Faults
 from psopt.data import DataError
 from psopt.models.flat import parameters_sha256
 from psopt.optim.cg import CG, CGOptions
@@ -176,7 +177,11 @@ def test_deaths_do_not_show(tmp_path: Path) -> None:
     for scheme in ("sandblaster", "lbfgs_static"):
         config = small(tmp_path, SECTIONS[scheme])
         done = train(
-            config, tmp_path / scheme, workers=4, compute=uneven, deaths={1: 0.33, 3: 1.02}
+            config,
+            tmp_path / scheme,
+            workers=4,
+            compute=uneven,
+            faults=Faults(deaths={1: 0.33, 3: 1.02}),
         )
         assert done.crew.workers == (0, 2)
         assert done.sha == whole.sha

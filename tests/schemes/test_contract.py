@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from psopt import job
 from psopt.config import job_schema
+from psopt.crew.faults import Faults
 from psopt.data.plan import BatchPlan, Ticket
 from psopt.optim.tree import flatten_tree
 from psopt.schemes import SCHEMES
@@ -255,7 +256,7 @@ def test_deaths(name: str, seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     seconds = whole.coordinator.progress.seconds
     deaths = {w: draw.uniform(0.0, seconds) for w in draw.sample(range(3), 2)}
-    done = train(config, tmp_path / "run", workers=3, compute=uneven, deaths=deaths)
+    done = train(config, tmp_path / "run", workers=3, compute=uneven, faults=Faults(deaths=deaths))
     assert (done.status, done.reason) == (whole.status, whole.reason)
     if by_tickets(name):
         assert sorted(done.applied) == every_ticket(config, 22)

@@ -245,6 +245,6 @@ def test_messages_that_cost_more_than_the_work() -> None:
 def test_no_more_is_computed_than_needed() -> None:
     """Among equal workers, hardly a copy."""
     bench = Bench(linear, slices=128, workers=4, compute=Random(3, mortal=False))
-    bench.crew._compute = steady({})
+    bench.crew._post._compute = steady({})
     seconds(bench)
     assert len(bench.source.done) <= 6 * 128 * 1.03
