@@ -5,9 +5,16 @@ from __future__ import annotations
 from psopt.config.cluster import ClusterConfig, ComputeConfig
 from psopt.config.dump import canonical_json, dump_job
 from psopt.config.jsonschema import job_schema
-from psopt.config.loader import Check, load_job
+from psopt.config.loader import Check, load_job, read_texts
 from psopt.config.optimizers import TRIED, GroupConfig, OptimizerConfig, SchedulerConfig
-from psopt.config.problems import ConfigError, Located, Place, Problem, SectionError
+from psopt.config.problems import (
+    ConfigError,
+    Located,
+    Place,
+    Problem,
+    SectionError,
+    one_line,
+)
 from psopt.config.schema import (
     CheckpointConfig,
     DataConfig,
@@ -58,4 +65,6 @@ __all__ = [
     "dump_job",
     "job_schema",
     "load_job",
+    "one_line",
+    "read_texts",
 ]

@@ -14,12 +14,22 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from psopt.config import wording
-from psopt.config.nodes import MapNode, Node, ScalarNode, compose, locate, scalars, value_of
+from psopt.config.nodes import (
+    MapNode,
+    Node,
+    ScalarNode,
+    compose,
+    locate,
+    scalars,
+    texts_of,
+    value_of,
+)
 from psopt.config.outline import unknown_key
 from psopt.config.overrides import apply, parse_overrides
 from psopt.config.problems import ConfigError, Located, Place, Problem, dotted
 from psopt.config.schema import JobConfig
 from psopt.config.wording import Fault
+from psopt.reading import open_regular
 
 JobT = TypeVar("JobT", bound=JobConfig[Any])
 Check = Callable[[Any], Iterable[Problem]]
@@ -65,6 +75,18 @@ def load_job(
     return config
 
 
+def read_texts(path: Path) -> dict[str, Any]:
+    """A job file of any version of psopt as nested dicts and lists of text, none of it looked up.
+
+    Raises:
+        ConfigError: it is no file that `load_job` could begin to read, with the places.
+    """
+    root, faults = _read(path)
+    if faults:
+        raise ConfigError(faults)
+    return {key: texts_of(node) for key, node in root.items.items()}
+
+
 def _read(path: Path) -> tuple[MapNode, list[Located]]:
     root, faults = compose(_text(path), str(path))
     start = Place(str(path), 1, 1)
@@ -78,7 +100,7 @@ def _read(path: Path) -> tuple[MapNode, list[Located]]:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -61,6 +61,15 @@ def value_of(node: Node) -> Any:
     return node.value
 
 
+def texts_of(node: Node) -> Any:
+    """Return the tree as Python lists, dicts and texts, as they are written."""
+    if isinstance(node, MapNode):
+        return {key: texts_of(item) for key, item in node.items.items()}
+    if isinstance(node, ListNode):
+        return [texts_of(item) for item in node.items]
+    return node.text
+
+
 def scalars(node: Node) -> Iterator[ScalarNode]:
     """Go through all single values of the tree, in order."""
     if isinstance(node, ScalarNode):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import io
-import json
 import os
+import stat
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,9 +13,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TextIO
 
+from psopt.reading import parse_json, read_within
 from psopt.record.files import cannot_write, temporary_for, to_json, write_atomic
 
 _NEEDED = 1 << 14  # bytes that a run cannot do without
+_MOST_SUMMARY = 1 << 26  # bytes of a summary, which has a line a worker
 
 
 class RunExists(FileExistsError):  # noqa: N818 - reads as what happened
@@ -86,10 +88,11 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """The run directory at `path`.
+        """The run directory at `path`, which may be a link itself.
 
         Raises:
-            NotARun: there is no `config.yaml` at `path`.
+            NotARun: there is no `config.yaml` at `path`, or a file there is a link, a pipe or a
+                device: what belongs to a run lies in its directory.
         """
         run = cls(Path(path))
         if not run.path.exists():
@@ -98,6 +101,8 @@ class RunDirectory:
             raise NotARun(
                 f"{path}: not a run directory, config.yaml is missing; name the directory of a run"
             )
+        for entry in (run.checkpoints, *run._replaced, *run._appended):
+            _require_own(entry)
         return run
 
     def check_new(self) -> None:
@@ -117,14 +122,14 @@ class RunDirectory:
         Raises:
             RecordError: the directory or a file of it cannot be written.
         """
-        replaced = (self.config_path, self.environment_path, self.ranks_path, self.summary_path)
-        appended = (self.attempts_path, self.log_path, self.metrics_path, self.timeline_path)
         probe = temporary_for(self.path / "probe")
-        for path in (*replaced, *appended, probe):
+        for path in (*self._replaced, *self._appended, probe):
             try:
                 if path == probe:
-                    probe.write_bytes(bytes(_NEEDED))
-                elif path.is_dir() or (path in appended and path.exists()):
+                    probe.unlink(missing_ok=True)
+                    with probe.open("xb") as handle:
+                        handle.write(bytes(_NEEDED))
+                elif path.is_dir() or (path in self._appended and path.exists()):
                     path.open("ab").close()
             except OSError as error:
                 raise cannot_write(self.path if path == probe else path, error) from error
@@ -153,6 +158,14 @@ class RunDirectory:
         except OSError:
             pass  # a file system without locks
         return held
+
+    @property
+    def _replaced(self) -> tuple[Path, ...]:
+        return self.config_path, self.environment_path, self.ranks_path, self.summary_path
+
+    @property
+    def _appended(self) -> tuple[Path, ...]:
+        return self.attempts_path, self.log_path, self.metrics_path, self.timeline_path
 
     @property
     def config_path(self) -> Path:
@@ -221,9 +234,11 @@ class RunDirectory:
             NotARun: the file is not a JSON object.
         """
         try:
-            summary = json.loads(self.summary_path.read_text(encoding="utf-8"))
+            summary = parse_json(read_within(self.summary_path, _MOST_SUMMARY, follow=False))
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise NotARun(f"{self.summary_path}: cannot be read: {error.strerror}") from error
         except ValueError as error:
             raise NotARun(
                 f"{self.summary_path}: not valid JSON ({error}); remove the file"
@@ -231,6 +246,25 @@ class RunDirectory:
         if not isinstance(summary, dict):
             raise NotARun(f"{self.summary_path}: not a JSON object; remove the file")
         return summary
+
+
+def _require_own(path: Path) -> None:
+    """A link would lead readers and writers out of the directory; a pipe would never end.
+
+    Raises:
+        NotARun: `path` is such a thing.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(mode):
+        raise NotARun(
+            f"{path}: is a symbolic link, which may lead anywhere; put there what it leads to, or "
+            "make the whole run directory a link"
+        )
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise NotARun(f"{path}: is a pipe, a socket or a device; remove it")
 
 
 def _claim(parent: Path, name: str) -> Path:

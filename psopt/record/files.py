@@ -78,11 +78,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A temporary file beside `path`, open for writing and reading; at the end it takes its place.
 
     It is flushed to disk before it is renamed, and the directory after. When the block raises, the
-    temporary file is removed and `path` is as it was.
+    temporary file is removed and `path` is as it was. Where `path` is a link, the link is replaced:
+    nothing outside of the directory is written.
     """
     temporary = temporary_for(path)
+    temporary.unlink(missing_ok=True)  # of a process of this number that was killed
     try:
-        with temporary.open("w+b") as handle:
+        with temporary.open("x+b") as handle:  # which never follows a link
             yield handle
             handle.flush()
             os.fsync(handle.fileno())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from psopt.reading import MOST_ROW, LongLine, lines_within, open_regular, parse_json
 from psopt.record.files import cannot_write, replacing, to_json
 
 
@@ -97,20 +97,24 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     Raises:
         MetricsError: a line other than the last is not a JSON object; it names file and line.
         FileNotFoundError: there is no such file.
+        OSError: it is a link, a pipe or a device, or cannot be read.
     """
     rows: list[dict[str, Any]] = []
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            row = _parse(path, number, line)
-            if row is not None:
-                rows.append(row)
+    with open_regular(path, follow=False) as stream:
+        try:
+            for number, line in enumerate(lines_within(stream, MOST_ROW), 1):
+                row = _parse(path, number, line)
+                if row is not None:
+                    rows.append(row)
+        except LongLine as error:
+            raise MetricsError(f"{path}:{error}; the file is damaged, remove it") from error
     return rows
 
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any] | None:
     """The row of a line, or None for a torn one; only the last can lack its line end."""
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError as error:
         if not line.endswith(b"\n"):
             return None

@@ -7,7 +7,6 @@ run that was killed is valid too.
 from __future__ import annotations
 
 import contextlib
-import json
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -15,9 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
+from psopt.reading import MOST_ROW, LongLine, lines_within, open_regular, parse_json
 from psopt.record.files import cannot_write, to_json
 
 _MICROSECONDS = 1e6
+_LONGEST = 1e18  # microseconds: no clock of a run has shown more
 
 
 class Timeline:
@@ -159,6 +160,7 @@ def read_timeline(path: Path) -> list[dict[str, Any]]:
 
     Raises:
         FileNotFoundError: there is no such file.
+        OSError: it is a link, a pipe or a device, or cannot be read.
         ValueError: the file is damaged; it names file and line.
     """
     return _scan(path)[0]
@@ -168,20 +170,48 @@ def _scan(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The whole events of a trace file, and the offset in bytes at which the last one ends."""
     events: list[dict[str, Any]] = []
     start = end = 0
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
-        text = line.rstrip().removesuffix(b",")
-        if text not in (b"", b"[", b"]"):
-            try:
-                events.append(json.loads(text))
-            except ValueError as error:
-                if not line.endswith(b"\n"):  # torn by a crash; the last line
-                    break
-                raise ValueError(
-                    f"{path}:{number}: not a trace event ({error}); the file is damaged, remove it"
-                ) from error
-            end = start + len(text)
-        start += len(line)
+    with open_regular(path, follow=False) as stream:
+        try:
+            for number, line in enumerate(lines_within(stream, MOST_ROW), 1):
+                text = line.rstrip().removesuffix(b",")
+                if text not in (b"", b"[", b"]"):
+                    try:
+                        events.append(_event(text))
+                    except ValueError as error:
+                        if not line.endswith(b"\n"):  # torn by a crash; the last line
+                            break
+                        raise ValueError(
+                            f"{path}:{number}: not a trace event ({error}); the file is damaged, "
+                            "remove it"
+                        ) from error
+                    end = start + len(text)
+                start += len(line)
+        except LongLine as error:
+            raise ValueError(f"{path}:{error}; the file is damaged, remove it") from error
     return events, end
+
+
+def _event(text: bytes) -> dict[str, Any]:
+    """One event, with all that a reader of this package looks at.
+
+    Raises:
+        ValueError: it is no event.
+    """
+    event = parse_json(text)
+    match event:
+        case {
+            "ph": "X",
+            "name": str(),
+            "tid": int(),
+            "ts": int() | float() as start,
+            "dur": int() | float() as length,
+        } if abs(start) <= _LONGEST and 0 <= length <= _LONGEST:
+            return dict(event)
+        case {"name": "thread_name", "tid": int(), "args": {"name": str()}}:
+            return dict(event)
+        case {"ph": str(kind)} if kind != "X" and event.get("name") != "thread_name":
+            return dict(event)
+    raise ValueError("a part of it is missing, or is nonsense")
 
 
 def _about(rank: int, name: str, args: dict[str, Any]) -> dict[str, Any]:

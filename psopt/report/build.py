@@ -13,7 +13,7 @@ from rich.text import Text
 from psopt.report.curves import draw_curves, legend_columns
 from psopt.report.gantt import check_window, draw_timeline, timeline_height
 from psopt.report.gap import draw_gap, gap_remarks, references
-from psopt.report.runs import ReportError, Run, read_runs
+from psopt.report.runs import ReportError, Run, read_each
 from psopt.report.staleness import asynchronous, draw_staleness, staleness_height
 from psopt.report.style import figure, save, shorten
 from psopt.report.table import comparison, remarks
@@ -51,14 +51,16 @@ def report(
         where one was recorded.
 
     Raises:
-        ReportError: a directory is not of a run or is damaged, `out` cannot be written, a format
-            is unknown, `optimum` or `window` does not fit these runs, or matplotlib is missing
-            (after the table was printed).
+        ReportError: `out` cannot be written, a format is unknown, `optimum` or `window` does not
+            fit these runs, or matplotlib is missing (after the table was printed); or, after all
+            is written of the others, a directory is not of a run or is damaged.
     """
     unknown = sorted(set(formats) - set(_FORMATS))
     if unknown or not formats:
         raise ReportError(f"unknown format {', '.join(unknown) or '(none)'}; use png or svg")
-    runs = read_runs(directories)
+    runs, problems = read_each(directories)
+    if not runs:
+        raise ReportError("\n".join(problems))
     references(runs, optimum)
     if window is not None:
         check_window(runs, window)
@@ -66,7 +68,7 @@ def report(
         console.print(table)
     for line in (*remarks(runs), *gap_remarks(runs, optimum)):
         console.print(Text(line))
-    directory = Path(out) if out is not None else _default(runs)
+    directory = Path(out) if out is not None else _default(runs, alone=not problems)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         written = _figures(runs, directory, tuple(dict.fromkeys(formats)), optimum, window)
@@ -76,11 +78,13 @@ def report(
         ) from error
     for path in written:
         console.print(Text(f"wrote {path}"), soft_wrap=True)
+    if problems:
+        raise ReportError("\n".join(problems))
     return directory
 
 
-def _default(runs: Sequence[Run]) -> Path:
-    return runs[0].path if len(runs) == 1 else Path("report")
+def _default(runs: Sequence[Run], *, alone: bool) -> Path:
+    return runs[0].path if alone and len(runs) == 1 else Path("report")
 
 
 def _figures(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from psopt.config import one_line
+
 _ROUNDS = 8.0  # so many rounds of a typical worker are shown
 _SLOWEST = 2.5  # and at least so many batches of the slowest one
 _CANDIDATES = 64
@@ -65,7 +67,7 @@ def lanes(events: Sequence[dict[str, Any]]) -> list[Lane]:
             start = event["ts"] / 1e6
             lane.spans.append((event["name"], start, start + event["dur"] / 1e6))
         elif event.get("name") == "thread_name":
-            names[rank] = str(event["args"]["name"])
+            names[rank] = one_line(event["args"]["name"])
     for rank, lane in found.items():
         lane.label = names.get(rank, lane.label)
         lane.spans.sort(key=lambda span: span[1])

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from psopt.config import one_line, read_texts
 from psopt.record import RunDirectory, read_metrics, read_timeline
+from psopt.report.entries import check_rows, check_summary
 from psopt.report.lanes import lanes, waiting_share
 
 NO_SUMMARY = "no summary"
@@ -54,7 +54,7 @@ class Run:
     def scheme(self) -> str | None:
         """The scheme's name."""
         found = self.summary.get("scheme") or _inner(self.config, "scheme", "name")
-        return None if found is None else str(found)
+        return None if found is None else one_line(str(found))
 
     @property
     def workers(self) -> int | None:
@@ -68,9 +68,10 @@ class Run:
         """The test accuracy in (0, 1] at which the run was to stop."""
         text = _inner(self.config, "stop", "test_accuracy")
         try:
-            return float(text)
+            accuracy = float(text)
         except (TypeError, ValueError):
             return None
+        return accuracy if 0 < accuracy <= 1 else None
 
     def last(self, name: str) -> float | None:
         """A number of the summary, or the one of the last row that has it; None if unknown."""
@@ -94,7 +95,7 @@ class Run:
         else:
             rows = (row.get("staleness") for row in self.steps)
             counts = Counter(int(value) for value in rows if isinstance(value, int | float))
-        return dict(sorted(counts.items()))
+        return {value: count for value, count in sorted(counts.items()) if count}
 
     @property
     def waiting(self) -> float | None:
@@ -119,6 +120,18 @@ def read_runs(directories: Sequence[Path]) -> list[Run]:
     Raises:
         ReportError: there is none, or some cannot be read; it names each of them.
     """
+    runs, problems = read_each(directories)
+    if problems:
+        raise ReportError("\n".join(problems))
+    return runs
+
+
+def read_each(directories: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """The runs that can be read, in the order given, each once; and what is wrong with the others.
+
+    Raises:
+        ReportError: there is no directory.
+    """
     if not directories:
         raise ReportError("no run directories; name at least one, such as runs/*")
     unique = list({path.resolve(): path for path in map(Path, directories)}.values())
@@ -128,36 +141,24 @@ def read_runs(directories: Sequence[Path]) -> list[Run]:
             runs.append(_read(path))
         except (OSError, ValueError) as error:
             problems.append(f"{error}{_hint(path)}")
-    if problems:
-        raise ReportError("\n".join(problems))
-    return _label(runs)
+    return _label(runs), problems
 
 
 def _read(path: Path) -> Run:
     directory = RunDirectory.open(path)
-    config = _config(directory.config_path)
+    config = read_texts(directory.config_path)
     rows = read_metrics(directory.metrics_path) if directory.metrics_path.exists() else []
+    check_rows(directory.metrics_path, rows)
     return Run(
         path=path,
-        label=str(config.get("name") or path.resolve().name),
+        label=one_line(str(config.get("name") or path.resolve().name)),
         config=config,
-        summary=directory.read_summary() or {},
+        summary=check_summary(directory.summary_path, directory.read_summary() or {}),
         steps=[row for row in rows if row.get("kind") == "step"],
         evaluations=[row for row in rows if row.get("kind") == "evaluation"],
         events=read_timeline(directory.timeline_path) if directory.timeline_path.exists() else [],
         starts=[row for row in rows if row.get("kind") == "start"],
     )
-
-
-def _config(path: Path) -> dict[str, Any]:
-    """The job file as text, which is enough here and reads the files of any version of psopt."""
-    try:
-        config = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ReportError(f"{path}: not YAML ({error}); it is no job file of psopt") from error
-    if not isinstance(config, dict):
-        raise ReportError(f"{path}: not a mapping; it is no job file of psopt")
-    return config
 
 
 def _label(runs: list[Run]) -> list[Run]:

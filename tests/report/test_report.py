@@ -109,11 +109,18 @@ def test_options_that_fit(tmp_path: Path) -> None:
     assert {"gap.png", "timeline.png"} <= {entry.name for entry in path.iterdir()}
 
 
-def test_broken_directory_stops_before_anything_is_written(
+def test_a_broken_directory_is_named_after_the_others_are_reported(
     tmp_path: Path, runs: dict[str, Path], console: Console
 ) -> None:
     with pytest.raises(ReportError, match="missing: no such directory"):
         report([runs["bsp"], tmp_path / "missing"], tmp_path / "out", console)
+    assert "bsp-job" in console.export_text()
+    assert (tmp_path / "out" / "report.png").exists()
+
+
+def test_only_broken_directories(tmp_path: Path, console: Console) -> None:
+    with pytest.raises(ReportError, match="missing: no such directory"):
+        report([tmp_path / "missing"], tmp_path / "out", console)
     assert not (tmp_path / "out").exists()
 
 
