@@ -105,14 +105,19 @@ def most_unpacked(packed: int) -> int:
     return max(_ALWAYS, _TIMES * packed)
 
 
-def parse_json(data: bytes) -> Any:
-    """The value of one JSON text, UTF-8, as psopt writes it.
+def parse_json(data: bytes, *, portable: bool = True) -> Any:
+    """The value of one JSON text, UTF-8.
+
+    Args:
+        data: the text.
+        portable: numbers are those that every reader takes; else they are those that Python writes:
+            not finite ones too, and longer ones.
 
     Raises:
         ValueError: it is not JSON, nested too deeply, or holds a number that is none or immense.
     """
     try:
-        value = _DECODER.decode(data.decode())
+        value = (_PORTABLE if portable else _PYTHON).decode(data.decode())
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     if data.count(b"[") + data.count(b"{") > MOST_LEVELS:  # only then may it be deep
@@ -154,4 +159,5 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no JSON number")
 
 
-_DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=_no_number)
+_PYTHON = json.JSONDecoder()
+_PORTABLE = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=_no_number)

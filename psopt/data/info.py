@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from psopt.config import one_line
 from psopt.data.dataset import Dataset, open_dataset
 
 _LISTED = 20
@@ -34,7 +35,7 @@ def info(path: str | Path) -> str:
         *((key, str(attributes.get(key) or "unknown")) for key in ("source", "licence")),
         ("created by", str(attributes.get("created_by") or "unknown")),
     ]
-    return "\n".join(f"{key:<12}{value}".rstrip() for key, value in lines)
+    return "\n".join(f"{key:<12}{one_line(value)}".rstrip() for key, value in lines)
 
 
 def _samples(dataset: Dataset, count: int) -> str:

@@ -12,6 +12,7 @@ is scaled to [0, 1].
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from psopt.data.errors import DataError
+from psopt.data.storage import check_storage
+from psopt.reading import open_regular
+
+_NUMBERS = ("mean", "std")
+_ATTRIBUTES = ("classes", *_NUMBERS, "source", "licence", "created_by")
+_MOST_ENTRIES = 2**24  # of an attribute: as many as the importers take features
 
 _SAMPLE = Path(__file__).with_name("sample.h5")
 
@@ -34,14 +41,16 @@ def open_file(path: Path) -> h5py.File:
     """Opens an HDF5 file for reading only.
 
     Raises:
-        DataError: no such file, not readable, locked by another process, or not HDF5.
+        DataError: no such file, a pipe or a device, not readable, locked by another process, or not
+            HDF5.
     """
-    if path.is_dir():
-        raise DataError(f"{path}: is a directory; name the .h5 file in it")
     try:
+        open_regular(path).close()  # HDF5 would wait for a pipe
         return h5py.File(path, "r")
     except FileNotFoundError:
         raise DataError(f"{path}: no such dataset; make one with `psopt data import`") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a directory; name the .h5 file in it") from None
     except OSError as error:
         if "unable to lock file" in str(error):
             raise DataError(
@@ -84,7 +93,8 @@ def read_table(file: h5py.File, name: str) -> Table:
     """Checks the structure of a split and reads its y.
 
     Raises:
-        DataError: an array is missing, empty, of a wrong shape or dtype, or lies in another file.
+        DataError: an array is missing, empty, of a wrong shape or dtype, or lies in another file; or
+            it claims more values than the file can hold.
     """
     x, y = member(file, f"{name}/x"), member(file, f"{name}/y")
     where = f"{file.filename}: /{name}"
@@ -96,19 +106,23 @@ def read_table(file: h5py.File, name: str) -> Table:
         raise DataError(f"{where}: holds no samples; a dataset needs both train and test samples")
     if y.ndim == 0 or y.shape[0] != x.shape[0]:
         raise DataError(f"{where}: x has {x.shape[0]} samples, y has shape {y.shape}; one y each")
+    check_storage(x, f"{where}/x")
     return Table(name, x.shape[0], tuple(x.shape[1:]), x.dtype, _targets(y, f"{where}/y"))
 
 
 def read_attributes(file: h5py.File) -> dict[str, Any]:
-    """The root attributes: texts as str, `classes` as a tuple of str, numbers as numpy values.
+    """The root attributes of the layout: texts as str, `classes` as a tuple of str, numbers of numpy.
 
     Raises:
-        DataError: an attribute cannot be read, or `classes` is no list of texts.
+        DataError: an attribute cannot be read, is of another kind, or `classes` is no list of texts.
     """
-    try:
-        attributes = {key: _plain(value) for key, value in file.attrs.items()}
-    except (OSError, TypeError) as error:
-        raise DataError(f"{file.filename}: its attributes cannot be read: {error}") from error
+    attributes = {}
+    for key in (key for key in _ATTRIBUTES if key in file.attrs):
+        try:
+            _check_attribute(file, key)
+            attributes[key] = _plain(file.attrs[key])
+        except (OSError, TypeError, RuntimeError, LookupError) as error:
+            raise DataError(f"{file.filename}: attribute {key} cannot be read: {error}") from error
     classes = attributes.get("classes")
     if classes is not None:
         names = tuple(_plain(name) for name in np.ravel(classes))
@@ -126,7 +140,10 @@ def member(file: h5py.File, path: str) -> h5py.Dataset:
     """
     node: Any = file
     for part in path.split("/"):
-        link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
+        try:
+            link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
+        except TypeError:  # a kind of link that h5py does not know
+            link = part
         if link is None:
             raise DataError(
                 f"{file.filename}: /{path} is missing; a dataset has /train/x, /train/y, /test/x "
@@ -137,14 +154,47 @@ def member(file: h5py.File, path: str) -> h5py.Dataset:
                 f"{file.filename}: /{path} is a link, which could lead to another file; copy the "
                 "array itself into the dataset"
             )
-        node = node[part]
-    if not isinstance(node, h5py.Dataset):
+        try:
+            node = node[part]
+        except (KeyError, OSError, RuntimeError) as error:
+            raise DataError(f"{file.filename}: /{path} cannot be opened: {error}") from error
+    if not (isinstance(node, h5py.Dataset) and _is_known(node)):
         raise DataError(f"{file.filename}: /{path} is no array")
     if node.is_virtual or node.external:
         raise DataError(
             f"{file.filename}: /{path} keeps its values in other files; copy them into the dataset"
         )
     return node
+
+
+def _is_known(node: h5py.Dataset) -> bool:
+    """Whether it has a shape, and a dtype that NumPy has too."""
+    try:
+        return node.shape is not None and isinstance(node.dtype, np.dtype)
+    except (TypeError, ValueError):
+        return False
+
+
+def _check_attribute(file: h5py.File, key: str) -> None:
+    """See what an attribute is, and how large, before it is read.
+
+    Raises:
+        DataError: it is of another kind, or too large.
+    """
+    held = file.attrs.get_id(key)
+    numbers = held.dtype.kind in "biuf"
+    if held.shape is None or not (numbers or h5py.check_string_dtype(held.dtype)):
+        raise DataError(f"{file.filename}: attribute {key}: neither numbers nor texts")
+    if numbers != (key in _NUMBERS):
+        expected = (
+            "numbers" if key in _NUMBERS else "a list of texts" if key == "classes" else "a text"
+        )
+        raise DataError(f"{file.filename}: attribute {key}: expected {expected}")
+    most = _MOST_ENTRIES if key in ("classes", *_NUMBERS) else 1
+    if math.prod(held.shape) > most or held.get_storage_size() > Path(file.filename).stat().st_size:
+        raise DataError(
+            f"{file.filename}: attribute {key}: {math.prod(held.shape)} values are too many"
+        )
 
 
 def _targets(y: h5py.Dataset, where: str) -> npt.NDArray[np.int64] | npt.NDArray[np.float32]:
@@ -162,6 +212,7 @@ def _targets(y: h5py.Dataset, where: str) -> npt.NDArray[np.int64] | npt.NDArray
 
 
 def _read(array: h5py.Dataset, where: str) -> npt.NDArray[Any]:
+    check_storage(array, where)
     try:
         return np.asarray(array[()])
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from psopt.record.allowance import TreeError
 from psopt.record.checkpoint import CheckpointError, CheckpointStore, CheckpointWarning
 from psopt.record.directory import Hold, NotARun, RunDirectory, RunExists
 from psopt.record.environment import environment
@@ -9,7 +10,7 @@ from psopt.record.export import ExportError, export
 from psopt.record.files import RecordError, to_json, write_atomic
 from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
 from psopt.record.timeline import Timeline, read_timeline
-from psopt.record.tree import Tree, TreeError
+from psopt.record.tree import Tree
 
 __all__ = [
     "CheckpointError",

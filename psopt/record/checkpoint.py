@@ -19,8 +19,11 @@ from typing import BinaryIO
 
 import h5py
 
+from psopt.config import one_line
+from psopt.reading import open_regular
+from psopt.record.allowance import TreeError
 from psopt.record.files import replacing
-from psopt.record.tree import Tree, TreeError, holds, read_tree, write_tree
+from psopt.record.tree import Tree, holds, read_tree, write_tree
 
 _BLOCK = 512
 _MAGIC = "psopt checkpoint"
@@ -118,7 +121,7 @@ class CheckpointStore:
         paths = self.paths()
         for path in reversed(paths):
             try:
-                return _step(path), self.load(path)
+                return _step(path), _load(path, follow=False)
             except CheckpointError as error:
                 self._warn(f"{error}; it is skipped")
         if paths:
@@ -132,13 +135,10 @@ class CheckpointStore:
         """The tree of one checkpoint file.
 
         Raises:
-            CheckpointError: the file is missing, truncated or changed, or of a newer format.
+            CheckpointError: the file is missing, truncated or changed, of a newer format, or holds what
+                psopt does not write.
         """
-        try:
-            with Path(path).open("rb") as handle:
-                return _read(handle)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{path}: {error}; {_REMEDY}") from error
+        return _load(Path(path), follow=True)
 
     def paths(self) -> list[Path]:
         """The checkpoint files, oldest first."""
@@ -217,6 +217,16 @@ def _verify(handle: BinaryIO, tree: Tree) -> None:
     with h5py.File(handle, "r") as file:
         if not holds(file, tree):
             raise ValueError("what was read back differs from what was written")
+
+
+def _load(path: Path, *, follow: bool) -> Tree:
+    """The tree of a file; of a run's own directory no link is followed."""
+    try:
+        with open_regular(path, follow=follow) as handle:
+            return _read(handle)
+    except (OSError, ValueError, RuntimeError, LookupError, TypeError) as error:
+        # h5py raises all of them; the names in their texts are the file's
+        raise CheckpointError(f"{path}: {one_line(str(error))}; {_REMEDY}") from error
 
 
 def _read(handle: BinaryIO) -> Tree:

@@ -60,12 +60,19 @@ def state_dict(tree: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     Tied parameters are saved once; their further names ("aliases") get copies.
 
     Raises:
-        ExportError: the tree has no "parameters".
+        ExportError: the tree has no "parameters", or they, the buffers or the aliases are others than
+            a training run writes.
     """
     if "parameters" not in tree:
         raise ExportError("the checkpoint holds no parameters; a training run has not written it")
-    named = {**tree["parameters"], **tree.get("buffers", {})}
-    named |= {alias: named[name] for alias, name in tree.get("aliases", {}).items()}
+    try:
+        named = {**tree["parameters"], **tree.get("buffers", {})}
+        named |= {alias: named[name] for alias, name in tree.get("aliases", {}).items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ExportError("the checkpoint's parameters are not tensors by their names") from error
+    for name, tensor in named.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise ExportError(f"the checkpoint's parameter {name!r} is no tensor")
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
 
 

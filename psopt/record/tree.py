@@ -14,6 +14,9 @@ from urllib.parse import quote, unquote
 import h5py
 import torch
 
+from psopt.reading import parse_json
+from psopt.record.allowance import Allowance, TreeError
+
 Tree = dict[str, Any]
 """dict[str, Tree | torch.Tensor | JSON value]; a JSON value is None, bool, int, float, str, a list
 of JSON values, or inside a list a dict of them."""
@@ -27,11 +30,12 @@ _NUMPY = {
     *(torch.complex64, torch.complex128),
 }
 _SAFE = " !\"#$&'()*+,:;<=>?@[\\]^`{|}~"
+_DTYPES = {
+    str(kind).removeprefix("torch."): kind
+    for kind in vars(torch).values()
+    if isinstance(kind, torch.dtype) and kind.itemsize in (*_BITS, 16)
+}
 _SCALARS = (type(None), bool, int, float, str)
-
-
-class TreeError(ValueError):
-    """A value that cannot be kept, or a file that does not hold a tree."""
 
 
 def write_tree(group: h5py.Group, tree: Mapping[str, Any], *, check: Callable[[], None]) -> None:
@@ -52,9 +56,10 @@ def read_tree(group: h5py.Group) -> Tree:
     """The tree of a group: tensors on the CPU, contiguous; dicts in the order of writing.
 
     Raises:
-        TreeError: the group holds something that `write_tree` does not write.
+        TreeError: the group holds something that `write_tree` does not write, or more than its file
+            has room for.
     """
-    return {unescape(name): _read(group, name) for name in group}
+    return _read_tree(group, Allowance(group))
 
 
 def holds(group: h5py.Group, tree: Mapping[str, Any]) -> bool:
@@ -67,7 +72,7 @@ def holds(group: h5py.Group, tree: Mapping[str, Any]) -> bool:
     return all(
         isinstance(group[escape(key)], h5py.Group) and holds(group[escape(key)], value)
         if isinstance(value, Mapping)
-        else _same(_read(group, escape(key)), value)
+        else _same(_read(group, escape(key), Allowance(group)), value)
         for key, value in tree.items()
     )
 
@@ -105,20 +110,45 @@ def _write(
         check()
 
 
-def _read(group: h5py.Group, name: str) -> Any:
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-        raise TreeError(f"{group.name}/{name}: a link to elsewhere; psopt writes none")
-    item = group[name]
+def _read_tree(group: h5py.Group, allowance: Allowance) -> Tree:
+    tree = {}
+    for name in group:
+        key = unescape(name)
+        if escape(key) != name:
+            raise TreeError(f"{group.name}/{name}: not a name that psopt writes")
+        tree[key] = _read(group, name, allowance)
+    return tree
+
+
+def _read(group: h5py.Group, name: str, allowance: Allowance) -> Any:
+    item = allowance.member(group, name)
     if isinstance(item, h5py.Group):
-        return read_tree(item)
-    if not isinstance(item, h5py.Dataset) or item.external or item.is_virtual:
-        raise TreeError(f"{item.name}: not a plain dataset; psopt writes no other")
-    if _DTYPE not in item.attrs:
-        return json.loads(item[()])
-    dtype = getattr(torch, str(item.attrs[_DTYPE]), None)
-    if not isinstance(dtype, torch.dtype):
-        raise TreeError(f"{item.name}: unknown dtype {item.attrs[_DTYPE]!r}; a newer torch has it")
-    bits = torch.empty(item.shape, dtype=dtype if dtype in _NUMPY else _BITS[dtype.itemsize])
+        return _read_tree(item, allowance)
+    allowance.claim(item)
+    return _tensor(item) if _DTYPE in item.attrs else _value(item)
+
+
+def _value(item: h5py.Dataset) -> Any:
+    if item.dtype.kind != "S" or item.shape != ():  # a text of variable length could be of any
+        raise TreeError(f"{item.name}: neither a tensor nor one JSON text")
+    try:
+        return parse_json(item[()], portable=False)
+    except ValueError as error:
+        raise TreeError(f"{item.name}: not JSON: {error}") from error
+
+
+def _tensor(item: h5py.Dataset) -> torch.Tensor:
+    about = item.attrs.get_id(_DTYPE)
+    if about.shape != () or h5py.check_string_dtype(about.dtype) is None:
+        raise TreeError(f"{item.name}: its dtype is no text")
+    name = item.attrs[_DTYPE]
+    dtype = _DTYPES.get(name)
+    if dtype is None:
+        raise TreeError(f"{item.name}: unknown dtype {name[:40]!r}; a newer torch has it")
+    stored = dtype if dtype in _NUMPY else _BITS.get(dtype.itemsize, dtype)
+    bits = torch.empty(item.shape, dtype=stored)
+    if item.dtype != bits.numpy().dtype:
+        raise TreeError(f"{item.name}: a {name} is not stored as {item.dtype}")
     if bits.numel():
         item.read_direct(bits.numpy())
     return bits.view(dtype)
