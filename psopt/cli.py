@@ -6,7 +6,6 @@ diverged.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
 import sys
@@ -43,8 +42,6 @@ Overrides = Annotated[
 
 def main() -> None:
     """Entry point of the console command and of ``python -m psopt``."""
-    with contextlib.suppress(OSError):  # the directory may be gone
-        sys.path.append(str(Path.cwd()))  # a job's own model or loss may lie where the user stands
     app()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ _PROBLEM = ("model", "data", "loss", "scheme")
 
 _FREE = {"data.path", "data.cache_bytes", "data.test_limit"}
 """Those keys."""
+
+
+_FEW_RANKS, _CROWDED = 16, 4  # so many ranks, or so many a core, are started as they were recorded
 
 
 class Refused(ValueError):  # noqa: N818 - reads as what happened
@@ -117,8 +121,20 @@ class Request:
         return self.resume is not None and self._last_attempt().get("crew") == "simulated"
 
     def previous_ranks(self) -> int | None:
-        """Ranks of the run that this continues."""
-        return self._last_attempt().get("ranks") if self.resume is not None else None
+        """Ranks of the run that this continues.
+
+        Raises:
+            Refused: its record names none, or more than one would start here unasked.
+        """
+        if self.resume is None or (ranks := self._last_attempt().get("ranks")) is None:
+            return None
+        most = max(_FEW_RANKS, _CROWDED * (os.cpu_count() or 1))
+        if not isinstance(ranks, int) or not 2 <= ranks <= most:
+            raise Refused(
+                f"{self._previous().attempts_path}: the last attempt had {ranks!r:.40} ranks; say with "
+                "-n how many to start here"
+            )
+        return ranks
 
     def _continued(self, config: JobConfig[Scheme], parts: job.Parts, hold: Hold) -> Prepared:
         """Where the run of ``resume`` goes on; nothing is written before the checkpoint is known to fit."""
@@ -150,7 +166,13 @@ class Request:
             read_metrics(run.metrics_path)
         if latest is None:
             return Prepared(config, run, parts, hold, saved)
-        precheck.check_checkpoint(parts, latest[1])
+        try:
+            precheck.check_checkpoint(parts, latest[1])
+        except (LookupError, TypeError, AttributeError) as error:
+            raise Refused(
+                f"{run.checkpoints}: the checkpoint of step {latest[0]} lacks a part, or has one of "
+                f"another kind ({type(error).__name__}: {error}); start a new run"
+            ) from error
         return Prepared(config, run, parts, hold, saved, latest[1], tuple(skipped))
 
     def _previous(self) -> RunDirectory:

@@ -231,7 +231,7 @@ def test_options_of_an_import(tmp_path: Path) -> None:
     for option, message in {
         "tset=1": "unknown option 'tset'; did you mean 'test'?",
         "features=many": "option features of libsvm: Input should be a valid integer",
-        "features=99999999999": "cannot be imported with {'features': 99999999999}",
+        "features=99999999999": "b.h5: takes 3199999999968 bytes, and its disk has",
         "target=foo": "option target of libsvm: Input should be ",
         "seed=-1": "cannot be imported with {'seed': -1}",
         "test": "write key=value",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import inspect
+import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -38,6 +41,7 @@ def _import(kind: str, path: str) -> Callable[..., Any]:
     module_name, colon, attribute = path.partition(":")
     if not (module_name and colon and attribute):
         raise ModelError(f'{kind} factory {path!r}: write it as "package.module:attribute"')
+    _look_here_too()
     try:
         target: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # whatever the user's module raises
@@ -56,6 +60,18 @@ def _import(kind: str, path: str) -> Callable[..., Any]:
         raise ModelError(f"{kind} factory {path}: is {type(target).__name__}, expected a callable")
     made: Callable[..., Any] = target
     return made
+
+
+def _look_here_too() -> None:
+    """A job's own model or loss may lie where the user stands.
+
+    Only a factory makes Python look there: commands that name none import nothing from a directory
+    that the user happens to stand in.
+    """
+    with contextlib.suppress(OSError):  # the directory may be gone
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.append(here)
 
 
 def call(what: str, make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:

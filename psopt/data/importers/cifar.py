@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from psopt.data.errors import DataError
 from psopt.data.importers.table import Imported, Part
+from psopt.reading import open_regular, read_within
 
 _IMAGE = (3, 32, 32)
 _IMAGE_BYTES = 3 * 32 * 32
+_MOST_NAMES = 2**16  # bytes of a file of class names
 
 
 def read_cifar(source: Path, *, labels: Literal["fine", "coarse"] = "fine") -> Imported:
@@ -55,7 +57,8 @@ def _read(
     path: Path, columns: int, column: int, classes: int
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     try:
-        values = np.fromfile(path, np.uint8)
+        with open_regular(path) as stream:
+            values = np.fromfile(stream, np.uint8)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error}; fetch the binary version") from error
     record = columns + _IMAGE_BYTES
@@ -74,8 +77,8 @@ def _read(
 
 def _names(path: Path, count: int) -> tuple[str, ...]:
     try:
-        names = path.read_text(encoding="utf-8").split()
-    except (OSError, UnicodeDecodeError) as error:
+        names = read_within(path, _MOST_NAMES).decode().split()
+    except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {error}; it names the classes") from error
     if len(names) != count:
         raise DataError(f"{path}: holds {len(names)} class names, expected {count}")

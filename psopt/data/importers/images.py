@@ -12,8 +12,12 @@ import numpy.typing as npt
 from psopt.data.errors import DataError
 from psopt.data.importers.table import Imported, Part
 from psopt.data.importers.targets import choose_test_rows
+from psopt.reading import open_regular
 
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
+# By name, for Pillow goes by the content: a .png may be PostScript, which Ghostscript would run.
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+_MOST_PIXELS = 2**26
 _TEST_NAMES = ("test", "val", "valid", "validation")
 
 
@@ -133,7 +137,11 @@ def _decode(path: Path, channels: int, size: tuple[int, ...] | None) -> npt.NDAr
     except ImportError as error:
         raise DataError(f"{path}: reading images needs Pillow: pip install pillow") from error
     try:
-        with Image.open(path) as file:
+        with open_regular(path) as stream, Image.open(stream, formats=_FORMATS) as file:
+            if file.width * file.height > _MOST_PIXELS:  # before they are decoded
+                raise DataError(
+                    f"{path}: {file.width}x{file.height} pixels; make the image smaller"
+                )
             image = file.convert("RGB" if channels == 3 else "L")
             if size is not None:
                 image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import math
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,10 @@ import numpy.typing as npt
 from psopt.data.errors import DataError
 from psopt.data.importers.table import Imported, Part
 from psopt.data.importers.targets import Target, choose_test_rows, encode
+from psopt.reading import LongLine, lines_within, most_unpacked, open_regular
+
+_MOST_FEATURES = 2**24
+_MOST_LINE = 2**24  # characters
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
@@ -125,10 +131,23 @@ def _parse(path: Path) -> _Sparse:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    opener = _OPENERS.get(path.suffix, open)
+    opener = _OPENERS.get(path.suffix)
     try:
-        with opener(path, "rt", encoding="utf-8") as stream:
-            yield from stream
+        with ExitStack() as opened:
+            packed: Any = opened.enter_context(open_regular(path))
+            most = most_unpacked(path.stat().st_size) if opener else math.inf
+            stream = io.TextIOWrapper(
+                opened.enter_context(opener(packed)) if opener else packed, encoding="utf-8"
+            )
+            for line in lines_within(opened.enter_context(stream), _MOST_LINE):
+                most -= len(line)
+                if most < 0:
+                    raise DataError(
+                        f"{path}: is a small file that unpacks to a huge one; unpack it"
+                    )
+                yield line
+    except LongLine as error:
+        raise DataError(f"{path}:{error}") from error
     except (OSError, EOFError, UnicodeDecodeError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
 
@@ -142,7 +161,11 @@ def _append(table: _Sparse, words: list[str], where: str) -> None:
         if index == "qid" and colon:
             continue
         if not colon or not index.isascii() or not index.isdigit():
-            raise DataError(f"{where}: {word!r}: expected index:value")
+            raise DataError(f"{where}: {word[:40]!r}: expected index:value")
+        if len(index) > len(str(_MOST_FEATURES)) or int(index) > _MOST_FEATURES:
+            raise DataError(
+                f"{where}: index {index[:40]}: x are dense, of {_MOST_FEATURES} at most"
+            )
         if indices and int(index) <= indices[-1]:
             raise DataError(f"{where}: index {index} after {indices[-1]}; indices must rise")
         indices.append(int(index))
@@ -154,7 +177,7 @@ def _number(text: str, where: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise DataError(f"{where}: {text!r} is not a number") from None
+        raise DataError(f"{where}: {text[:40]!r} is not a number") from None
     if not math.isfinite(value):
         raise DataError(f"{where}: {text!r}: expected a finite number")
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from psopt.data.errors import DataError
 from psopt.data.importers.table import Imported, Part
+from psopt.reading import most_unpacked, open_regular
 
 _UNSIGNED_BYTE = 0x08
 _BLOCK_BYTES = 2**24
@@ -53,16 +55,21 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     """One IDX array of unsigned bytes, compressed or not.
 
     Raises:
-        DataError: not IDX of so many dimensions, or shorter or longer than its header says.
+        DataError: not IDX of so many dimensions, or shorter or longer than its header says, which may
+            be no more than such a file can hold.
     """
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            return _read_idx(stream, path, dimensions)
+        with ExitStack() as opened:
+            stream: Any = opened.enter_context(open_regular(path))
+            most = path.stat().st_size
+            if path.suffix == ".gz":
+                stream, most = opened.enter_context(gzip.open(stream)), most_unpacked(most)
+            return _read_idx(stream, path, dimensions, most)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}; fetch the file again") from error
 
 
-def _read_idx(stream: Any, path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
+def _read_idx(stream: Any, path: Path, dimensions: int, most: int) -> npt.NDArray[np.uint8]:
     head = stream.read(4 + 4 * dimensions)
     if head[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]) or len(head) < 4 + 4 * dimensions:
         raise DataError(
@@ -71,7 +78,11 @@ def _read_idx(stream: Any, path: Path, dimensions: int) -> npt.NDArray[np.uint8]
         )
     shape = tuple(int(size) for size in np.frombuffer(head[4:], ">u4"))
     expected = int(np.prod(shape, dtype=object))
-    body = bytearray()  # grows with the file: a header may promise more than there is memory
+    if expected > most:
+        raise DataError(
+            f"{path}: its header says {expected} bytes of values, more than such a file can hold"
+        )
+    body = bytearray()
     while block := stream.read(min(expected + 1 - len(body), _BLOCK_BYTES)):
         body += block
     if len(body) != expected:

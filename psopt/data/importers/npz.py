@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from pathlib import Path
@@ -13,9 +14,18 @@ import numpy.typing as npt
 from psopt.data.errors import DataError
 from psopt.data.importers.table import Imported, Part
 from psopt.data.importers.targets import Target, choose_test_rows, encode
+from psopt.reading import most_unpacked, open_regular
 
 _SPLIT = ("x_train", "y_train", "x_test", "y_test")
 _WHOLE = ("x", "y")
+_HEADERS: dict[tuple[int, int], Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_UNREADABLE = (
+    *(OSError, ValueError, EOFError, SyntaxError, RuntimeError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 _CHANNELS = (1, 3, 4)
 
 Layout = Literal["auto", "channels_first", "channels_last"]
@@ -72,14 +82,39 @@ def read_npz(
 
 
 def _load(source: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """The arrays that can be used, and the names of all."""
+    """The arrays that can be used, and the names of all; np.load would take a pickle too."""
     try:
-        with zipfile.ZipFile(source) as archive:  # np.load would take a bare array or a pickle too
+        with open_regular(source) as stream, zipfile.ZipFile(stream) as archive:
             held = sorted(name.removesuffix(".npy") for name in archive.namelist())
-        with np.load(source, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in (*_SPLIT, *_WHOLE) if name in held}, held
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            chosen = [name for name in (*_SPLIT, *_WHOLE) if f"{name}.npy" in archive.namelist()]
+            size = sum(archive.getinfo(f"{name}.npy").file_size for name in chosen)
+            if size > most_unpacked(source.stat().st_size):
+                raise ValueError(f"it says that it unpacks to {size} bytes, more than data do")
+            return {name: _array(archive, name) for name in chosen}, held
+    except _UNREADABLE as error:
         raise DataError(f"{source}: is no NumPy archive of plain arrays: {error}") from error
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+    """One array, whose header is believed only where the archive holds so many bytes.
+
+    Raises:
+        ValueError: it is none, or of objects, or longer than it is.
+    """
+    about = archive.getinfo(f"{name}.npy")
+    if about.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{name} is packed as NumPy does not pack")
+    with archive.open(about) as stream:
+        version = np.lib.format.read_magic(stream)
+        if version not in _HEADERS:
+            raise ValueError(f"{name} is of the unknown format {version}")
+        shape, _, dtype = _HEADERS[version](stream)
+        size = math.prod(shape) * dtype.itemsize
+        if dtype.hasobject or size > about.file_size:
+            raise ValueError(f"{name} is {dtype} of shape {shape}, in {about.file_size} bytes")
+    with archive.open(about) as stream:
+        values: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        return values
 
 
 def _check_lengths(source: Path, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,8 @@ def write_dataset(data: Imported, out: Path, *, compress: bool = False) -> Path:
     if not out.parent.is_dir():
         raise DataError(f"{out.parent}: no such directory; make it first")
     _check_shapes(data)
+    if not compress:
+        _check_room(data, out)
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         # Attributes above 64 KiB, as the mean of many features, need the format of HDF5 1.8.
@@ -108,6 +111,14 @@ def _check_shapes(data: Imported) -> None:
             f"{data.source}: train samples are {data.train.x.shape[1:]}, test samples "
             f"{data.test.x.shape[1:]}; they must be alike"
         )
+
+
+def _check_room(data: Imported, out: Path) -> None:
+    """A small sparse file may stand for a dense set larger than any disk."""
+    size = sum(math.prod(part.x.shape) * part.x.dtype.itemsize for part in (data.train, data.test))
+    free = shutil.disk_usage(out.parent).free
+    if size > free:
+        raise DataError(f"{out}: takes {size} bytes, and its disk has {free} left")
 
 
 def _fill(file: h5py.File, data: Imported, *, compress: bool) -> None:
