@@ -130,12 +130,13 @@ _TOO_DEEP = f"nested more than {MOST_LEVELS} levels deep"
 
 def _check_depth(value: Any) -> None:
     level = [value]
-    for _ in range(MOST_LEVELS + 1):
+    for _ in range(MOST_LEVELS):
         level = [
             child
             for item in level
             if isinstance(item, list | dict)
             for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, list | dict)
         ]
         if not level:
             return

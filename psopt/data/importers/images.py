@@ -146,6 +146,9 @@ def _decode(path: Path, channels: int, size: tuple[int, ...] | None) -> npt.NDAr
             if size is not None:
                 image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
             values = np.asarray(image, np.uint8)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except (
+        *(OSError, ValueError, SyntaxError),
+        *(Image.DecompressionBombError, Image.DecompressionBombWarning),
+    ) as error:
         raise DataError(f"{path}: cannot be read as an image: {error}") from error
     return np.ascontiguousarray(values.reshape(*values.shape[:2], channels).transpose(2, 0, 1))
