@@ -18,7 +18,7 @@ from psopt.reading import MOST_ROW, LongLine, lines_within, open_regular, parse_
 from psopt.record.files import cannot_write, to_json
 
 _MICROSECONDS = 1e6
-_LONGEST = 1e18  # microseconds: no clock of a run has shown more
+_LONGEST = 1e15  # microseconds: no clock of a run has shown more
 
 
 class Timeline:

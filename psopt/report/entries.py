@@ -19,7 +19,8 @@ _OUTCOMES = (
     *("test_accuracy", "seconds_to_target"),
 )
 _TEXTS = ("status", "reason", "scheme", "crew")
-_MOST = 1e18  # of what is counted from 0, seconds among it
+_MOST = 1e15  # of what is counted from 0, seconds among it: as far as floats count whole numbers
+_LARGEST = 1e200  # a loss beyond it has no place on an axis, whose margins have to be numbers too
 _SHOWN = 40  # characters of a value in a message
 
 
@@ -27,15 +28,13 @@ class EntryError(ValueError):
     """An entry has another type or range than psopt gives it; the text names file and entry."""
 
 
-def check_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Look at the numbers of all rows of a metrics file.
+def checked_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a metrics file, without losses that are too large to be drawn.
 
     Raises:
-        EntryError: with the line.
+        EntryError: a number is none, or out of range; with the line.
     """
-    for line, row in enumerate(rows, 1):
-        where = f"{path}:{line}"
-        _check_numbers(where, row)
+    return [_checked_row(f"{path}:{line}", row) for line, row in enumerate(rows, 1)]
 
 
 def check_summary(path: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,13 +73,17 @@ def _check_worker_seconds(where: str, workers: Any) -> None:
             _require_count(where, f"worker_seconds: {kind}", row.get(kind))
 
 
-def _check_numbers(where: str, row: Mapping[str, Any]) -> None:
+def _checked_row(where: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    checked = dict(row)
     for name in _COUNTS:
         _require_count(where, name, row.get(name))
     for name in _LOSSES:
         value = row.get(name)
         if value is not None and not _is_number(value):
             raise _wrong(where, name, value, "a number")
+        if value is not None and abs(value) > _LARGEST:
+            checked[name] = None
+    return checked
 
 
 def _require_count(where: str, name: str, value: Any) -> None:

@@ -18,6 +18,7 @@ _ABSCISSAS = {"step": "rounds", "epoch": "gradient passes", "seconds": "training
 _SECTIONS = ("model", "data", "loss")
 _HARMLESS = {"cache_bytes", "test_limit"}  # keys of them that leave the objective as it is
 _BLOW_UP = 10.0  # a gap beyond so many times the largest first gap leaves the axes
+_LEAST = 1e-200  # a gap up to it has no place on a logarithmic axis and its margins
 _MARGIN = 0.05  # of the axis
 
 
@@ -123,7 +124,7 @@ def _points(run: Run, abscissa: str, reference: float) -> tuple[list[float], lis
     pairs = [
         (float(row[abscissa]), float(row["objective"]) - reference)
         for row in run.objectives
-        if row.get(abscissa) is not None and row["objective"] > reference
+        if row.get(abscissa) is not None and row["objective"] - reference > _LEAST
     ]
     return [x for x, _ in pairs], [y for _, y in pairs]
 

@@ -65,7 +65,7 @@ def lanes(events: Sequence[dict[str, Any]]) -> list[Lane]:
         if event.get("ph") == "X":
             lane = found.setdefault(rank, Lane(rank, _default_name(rank)))
             start = event["ts"] / 1e6
-            lane.spans.append((event["name"], start, start + event["dur"] / 1e6))
+            lane.spans.append((one_line(event["name"]), start, start + event["dur"] / 1e6))
         elif event.get("name") == "thread_name":
             names[rank] = one_line(event["args"]["name"])
     for rank, lane in found.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 from psopt.config import one_line, read_texts
 from psopt.record import RunDirectory, read_metrics, read_timeline
-from psopt.report.entries import check_rows, check_summary
+from psopt.report.entries import check_summary, checked_rows
 from psopt.report.lanes import lanes, waiting_share
 
 NO_SUMMARY = "no summary"
@@ -148,7 +148,7 @@ def _read(path: Path) -> Run:
     directory = RunDirectory.open(path)
     config = read_texts(directory.config_path)
     rows = read_metrics(directory.metrics_path) if directory.metrics_path.exists() else []
-    check_rows(directory.metrics_path, rows)
+    rows = checked_rows(directory.metrics_path, rows)
     return Run(
         path=path,
         label=one_line(str(config.get("name") or path.resolve().name)),

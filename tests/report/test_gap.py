@@ -120,7 +120,7 @@ def test_nothing_above_the_optimum(tmp_path: Path) -> None:
 
 
 def test_tiny_and_constant_gaps(tmp_path: Path) -> None:
-    for objectives in ([1.0 + 2**-52, 1.0], [2.0, 2.0], [1e-300, 1e300]):
+    for objectives in ([1.0 + 2**-52, 1.0], [2.0, 2.0], [1e-190, 1e190]):
         with gap(read(tmp_path / str(objectives), objectives), optimum=0.0) as page:
             assert ordinates(page) == [objectives]
 
