@@ -75,6 +75,7 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(help="Continue the run in this directory.", metavar="DIR")
     ] = None,
+    lost: Annotated[str | None, typer.Option(hidden=True)] = None,  # said by a launcher
 ) -> None:
     """Run a job: start its ranks here, or be one of them under mpirun or srun."""
     from psopt.launch.mpirun import is_rank
@@ -92,9 +93,9 @@ def run(
         from psopt.crew.supervisor import supervise
 
         notes = supervise()  # forks, so before the imports below
-    from psopt.request import Refused, Request
+    from psopt.request import Refused, Request, ranks_in
 
-    request = Request(config, resume, out, tuple(overrides or ()))
+    request = Request(config, resume, out, tuple(overrides or ()), ranks_in(lost))
     if a_rank:
         raise typer.Exit(_be_a_rank(request, ranks, notes))
     try:
@@ -206,22 +207,14 @@ def _simulate(request: Any) -> int:
 
 def _launch(request: Any, ranks: int | None) -> int:
     """Start mpirun, after the checks that need no rank."""
+    from psopt.launch.attempts import run_ranks
     from psopt.launch.flavour import MpirunError
-    from psopt.launch.mpirun import run_ranks
-    from psopt.request import Refused
+    from psopt.request import Refused, again
 
     try:
         request.check_crew(simulated=False)
-        tolerant = request.load().cluster.on_loss == "continue"
-        ranks = ranks or request.previous_ranks()
-        if ranks is None:
-            _refuse("say how many ranks: -n 3 starts a coordinator and 2 workers (or --simulate)")
-        if ranks == 1:
-            _refuse(
-                "-n 1 would be a coordinator without workers: use -n 2 or more, or --simulate for "
-                "workers in this process"
-            )
-        return run_ranks(["run", *request.arguments()], ranks, tolerant=tolerant)
+        cluster = request.load().cluster
+        return run_ranks(request.arguments(), request.ranks(ranks), cluster, again)
     except (Refused, MpirunError) as error:
         _refuse(str(error))
 
@@ -269,12 +262,19 @@ def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
         if packed is None:
             return EXIT_USAGE
         if prepared is not None:
-            return running.coordinate(world, prepared)
-        return running.work(world, asked.unpacked_config(packed))
+            return _leave(world, running.coordinate(world, prepared))
+        return _leave(world, running.work(world, asked.unpacked_config(packed)))
 
     if world.rank == 0:
         return guarded(world, body, notes)
     return guarded(world, body, notes, world.confess)
+
+
+def _leave(world: Any, status: int) -> int:
+    """Wait until all is on disk: from there on a rank that hangs, in Finalize, or dies does no harm."""
+    if not world.tolerant:  # who has lived through losses leaves without the others
+        world.agree(None)
+    return status
 
 
 def _say(problem: str) -> int:

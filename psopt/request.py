@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,17 +45,21 @@ class Request:
         resume: the directory of a run to continue.
         out: the directory of a new run.
         overrides: ``--set`` options.
+        lost: ranks whose death ended the attempt before, where this one restarts it; empty where
+            nobody knows who it was.
     """
 
     config: Path | None
     resume: Path | None
     out: Path | None
     overrides: tuple[str, ...]
+    lost: tuple[int, ...] | None = None
 
     def arguments(self) -> list[str]:
         """The command line that says the same."""
-        said = [str(self.config)] if self.config else ["--resume", str(self.resume)]
+        said = ["run", *([str(self.config)] if self.config else ["--resume", str(self.resume)])]
         said += ["--out", str(self.out)] if self.out else []
+        said += ["--lost", ",".join(map(str, self.lost))] if self.lost is not None else []
         return [*said, *(word for override in self.overrides for word in ("--set", override))]
 
     def load(self) -> JobConfig[Scheme]:
@@ -120,12 +125,27 @@ class Request:
         """True when this continues a run on a virtual cluster."""
         return self.resume is not None and self._last_attempt().get("crew") == "simulated"
 
-    def previous_ranks(self) -> int | None:
-        """Ranks of the run that this continues.
+    def ranks(self, asked: int | None) -> int:
+        """Ranks to start: those asked for, else as many as the run had that this continues.
 
         Raises:
-            Refused: its record names none, or more than one would start here unasked.
+            Refused: nobody has said how many, or there would be no worker, or the record of the run
+                names more than one would start here unasked.
         """
+        ranks = self._previous_ranks() if asked is None else asked
+        if ranks is None:
+            raise Refused(
+                "say how many ranks: -n 3 starts a coordinator and 2 workers (or --simulate)"
+            )
+        if ranks == 1:
+            raise Refused(
+                "-n 1 would be a coordinator without workers: use -n 2 or more, or --simulate for "
+                "workers in this process"
+            )
+        return ranks
+
+    def _previous_ranks(self) -> int | None:
+        """Ranks of the run that this continues."""
         if self.resume is None or (ranks := self._last_attempt().get("ranks")) is None:
             return None
         most = max(_FEW_RANKS, _CROWDED * (os.cpu_count() or 1))
@@ -156,16 +176,19 @@ class Request:
                 f"{parts.data.path}: its training samples are not those that {run.path} was started "
                 "with; give it the same data set, or start a new run"
             )
-        skipped: list[str] = []
-        store = CheckpointStore(run.checkpoints, config.checkpoint.keep, skipped.append)
+        warnings: list[str] = []
+        store = CheckpointStore(run.checkpoints, config.checkpoint.keep, warnings.append)
         try:
             latest = store.load_latest()
         except CheckpointError as error:
-            raise Refused("\n".join([*skipped, str(error)])) from error
+            raise Refused("\n".join([*warnings, str(error)])) from error
         if run.metrics_path.exists():
             read_metrics(run.metrics_path)
+        if self.lost is not None:
+            who = f"ranks {[*self.lost]}" if self.lost else "a rank"
+            warnings.append(f"restarted: the attempt before has lost {who}")
         if latest is None:
-            return Prepared(config, run, parts, hold, saved)
+            return Prepared(config, run, parts, hold, saved, None, tuple(warnings), self.lost)
         try:
             precheck.check_checkpoint(parts, latest[1])
         except (LookupError, TypeError, AttributeError) as error:
@@ -173,7 +196,7 @@ class Request:
                 f"{run.checkpoints}: the checkpoint of step {latest[0]} lacks a part, or has one of "
                 f"another kind ({type(error).__name__}: {error}); start a new run"
             ) from error
-        return Prepared(config, run, parts, hold, saved, latest[1], tuple(skipped))
+        return Prepared(config, run, parts, hold, saved, latest[1], tuple(warnings), self.lost)
 
     def _previous(self) -> RunDirectory:
         assert self.resume is not None
@@ -190,6 +213,16 @@ class Request:
         except (OSError, ValueError) as error:
             raise Refused(str(error)) from error
         return attempts[-1] if attempts else {}
+
+
+def again(run: Path, lost: Sequence[int]) -> list[str]:
+    """The command line of a restart after the loss of some ranks; all else is in the directory."""
+    return Request(None, run, None, (), tuple(lost)).arguments()
+
+
+def ranks_in(text: str | None) -> tuple[int, ...] | None:
+    """The ranks that ``--lost`` names."""
+    return None if text is None else tuple(int(rank) for rank in text.split(",") if rank)
 
 
 def changes(before: JobConfig[Scheme], now: JobConfig[Scheme]) -> dict[str, tuple[Any, Any]]:
@@ -240,6 +273,7 @@ class Prepared:
         before: the job of the last attempt, where the directory holds one.
         tree: the newest checkpoint of those, if they left one.
         warnings: what was found on the way to it.
+        lost: ranks whose death ended the last attempt, where this is a restart.
     """
 
     config: JobConfig[Scheme]
@@ -249,6 +283,7 @@ class Prepared:
     before: JobConfig[Scheme] | None = None
     tree: Tree | None = None
     warnings: tuple[str, ...] = ()
+    lost: tuple[int, ...] | None = None
 
     def packed(self) -> str:
         """The job as text, for the other ranks."""

@@ -20,6 +20,7 @@ from psopt.crew.base import Crew, Observer, WorkerFailed
 from psopt.crew.cluster import compute_times, faults, terms, virtual_crew
 from psopt.launch.mpirun import RUN_DIRECTORY, TERMINAL
 from psopt.record import (
+    EXITS,
     CheckpointStore,
     MetricsWriter,
     RecordError,
@@ -44,9 +45,6 @@ from psopt.schemes.base import Scheme
 if TYPE_CHECKING:
     from psopt.crew.mpi import World
     from psopt.models.flat import FlatModel
-
-EXITS = {"completed": 0, "failed": 1, "diverged": 3}
-"""Exit status by a run's status."""
 
 
 def simulate(start: Prepared) -> int:
@@ -154,10 +152,10 @@ class _Crews:
 
 def _coordinate(start: Prepared, crews: _Crews) -> int:
     """Coordinator and its record, from start to summary."""
-    _print(f"{RUN_DIRECTORY}{start.run.path}")
     began = time.perf_counter()
     config, run, parts = start.config, start.run, start.parts
     attempts = _note_attempt(start, crews)
+    _print(f"{RUN_DIRECTORY}{run.path}")  # from here a summary in it is this attempt's
     with run.open_log() as log:
         display = _display(log, config, real=crews.kind == "mpi")
         with Timeline(run.timeline_path, config.log.timeline_events, display.warn) as timeline:
@@ -239,8 +237,8 @@ def _restore(coordinator: Coordinator, tree: Tree | None) -> None:
     coordinator.journal.note(f"resumed at step {coordinator.progress.step}")
 
 
-def _note_attempt(start: Prepared, crews: _Crews) -> int:
-    """Write config and environment; the number of this attempt, from 1."""
+def _note_attempt(start: Prepared, crews: _Crews) -> list[dict[str, Any]]:
+    """Write config and environment; what is on record of this attempt and those before."""
     run = start.run
     run.write_config(dump_job(start.config))
     run.summary_path.unlink(missing_ok=True)  # of an earlier attempt
@@ -250,9 +248,11 @@ def _note_attempt(start: Prepared, crews: _Crews) -> int:
     if start.before is not None:
         changed = changes(start.before, start.config)
         entry["changed"] = TypeAdapter(Any).dump_python(changed, mode="json")
+    if start.lost is not None:
+        entry["lost_ranks"] = start.lost
     with MetricsWriter(run.attempts_path) as attempts:  # it mends a line that a crash has torn
         attempts.write(entry)
-    return len(read_metrics(run.attempts_path))
+    return read_metrics(run.attempts_path)
 
 
 def _name_lanes(timeline: Timeline, workers: int) -> None:
@@ -278,8 +278,9 @@ def _tell(run: RunDirectory, summary: Mapping[str, Any]) -> None:
     objective, accuracy = summary["objective"], summary["test_accuracy"]
     figures = "" if objective is None else f", objective {objective:.10g}"
     figures += "" if accuracy is None else f", test accuracy {100 * accuracy:.2f} %"
+    lost = f", degraded: workers {summary['lost_workers']} lost" if summary["degraded"] else ""
     text = (
-        f"{summary['status']} ({summary['reason']}): {summary['steps']} steps, "
+        f"{summary['status']}{lost} ({summary['reason']}): {summary['steps']} steps, "
         f"{summary['seconds']:.1f} s{figures}"
     )
     with contextlib.suppress(OSError), run.open_log() as log:

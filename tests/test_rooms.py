@@ -32,7 +32,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("optim",),
     ("record",),
     ("config",),
-    ("processes",),
+    ("obituary", "processes"),
     ("reading",),
 )
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
@@ -40,7 +40,7 @@ LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 # Rooms that see less than what is below them.
 ONLY = {
     "report": {"record", "config"},
-    "launch": {"record", "config", "processes"},
+    "launch": {"record", "config", "obituary", "processes"},
     "schemes": {"crew", "optim", "config"},
     "optim": {"config"},
 }
@@ -222,7 +222,11 @@ FORBIDDEN = [
     ("psopt/schemes/a.py", "from psopt.crew import mpi", "not by psopt.crew.mpi"),
     ("psopt/schemes/a.py", "from ..crew.sim import SimCrew", "not by psopt.crew.sim.SimCrew"),
     ("psopt/report/a.py", "import psopt.launch", "config and record only, not launch"),
-    ("psopt/launch/a.py", "import psopt.crew", "config and processes and record only, not crew"),
+    (
+        "psopt/launch/a.py",
+        "import psopt.crew",
+        "config and obituary and processes and record only, not crew",
+    ),
     ("psopt/optim/a.py", "import psopt.record", "config only, not record"),
     ("psopt/__init__.py", "from psopt.config import x", "may not import config"),
     ("psopt/__init__.py", "from . import config", "may not import config"),

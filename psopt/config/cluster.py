@@ -64,10 +64,17 @@ class ClusterConfig(Section):
         le=1e9,
         description="Simulated time of the server for one update (seconds).",
     )
-    on_loss: Literal["abort", "continue"] = Field(
+    on_loss: Literal["abort", "continue", "restart"] = Field(
         default="abort",
-        description="When a worker's rank dies: end the job, or go on with the others where MPI can "
-        "(Open MPI 5 under mpirun --with-ft ulfm). A virtual cluster goes on.",
+        description="When a rank dies: end the job; go on with the other workers where MPI can (Open "
+        "MPI 5 under mpirun --with-ft ulfm); or have `psopt run -n` start it again from its last "
+        "checkpoint with the workers that are left, under any MPI. A virtual cluster goes on.",
+    )
+    max_restarts: int = Field(
+        default=3,
+        ge=0,
+        le=1_000_000,
+        description="Most restarts of one `psopt run -n` with `on_loss: restart`.",
     )
     min_workers: int = Field(
         default=1,

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from psopt.crew.base import WorkerFailed
 from psopt.crew.supervisor import Notes
+from psopt.obituary import FAILED
 from psopt.processes import kill_children
 from psopt.record import RecordError
 
@@ -73,7 +74,7 @@ def guarded(
         finally:
             world.abort(1)
         raise
-    notes.finished()
+    notes.finished(status)
     if world.deserted:
         world.abort(status)
     return status
@@ -84,7 +85,7 @@ def describe(error: BaseException, rank: int) -> str:
     if isinstance(error, WorkerFailed):  # the worker has printed its traceback
         return f"psopt: {who(rank)} ends the job: {error}"
     trace = "" if isinstance(error, KeyboardInterrupt | RecordError) else _trace(error)
-    return f"{trace}psopt: {who(rank)} failed, the job ends: {cause_of(error)}"
+    return f"{trace}psopt: {who(rank)} {FAILED}: {cause_of(error)}"
 
 
 def cause_of(error: BaseException) -> str:
@@ -112,7 +113,7 @@ def _end_in_child(error: BaseException, rank: int, process: int, notes: Notes) -
     if isinstance(error, SystemExit) and error.code in (None, 0):
         os._exit(0)
     child = f"process {os.getpid()}, a child of {who(rank)},"
-    _say(f"{_trace(error)}psopt: {child} failed, the job ends: {cause_of(error)}")
+    _say(f"{_trace(error)}psopt: {child} {FAILED}: {cause_of(error)}")
     notes.failed()
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)

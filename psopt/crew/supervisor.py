@@ -7,7 +7,8 @@ before anything large is loaded: the child goes on as the rank, the parent waits
 - says which rank left without finishing, and how: by a signal, or by an exit in the middle;
 - ends with status 0 only when the rank has finished;
 - kills what the rank started and left running (it adopts them, Linux), and the rank itself when
-  that has failed but does not come to its end, or when mpirun is gone.
+  that has failed or finished but does not come to its end, or when mpirun is gone. Who has finished
+  has everything on disk, so a rank that hangs in MPI's Finalize costs patience and not its status.
 
 The rank tells its supervisor who it is and how far it is through a pipe (``Notes``).
 """
@@ -18,18 +19,24 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import sys
 import time
 
 from psopt.crew.process import die_with_parent
+from psopt.obituary import obituary
 from psopt.processes import adopt_orphans, kill_children, signal_at_parents_death
 
 TOLERANT = os.environ.get("OMPI_MCA_mpi_ft_enable") == "1"  # noqa: SIM112 - Open MPI's own name
 """Whether mpirun goes on when a rank dies (Open MPI's, --with-ft ulfm)."""
 
-_PATIENCE = 5.0  # seconds for a rank that has failed to come to its end
+PATIENCE = 30.0
+"""Seconds for a rank that has finished to come to its end, MPI's Finalize included."""
+
+_PATIENCE_WITH_FAILED = 5.0  # seconds for a rank that has failed to come to its end
 _PAUSE = 0.2  # who kills a rank for another one's failure reaches its supervisor within this time
+_TOGETHER = (
+    0.4  # those who die within this time are all named, before mpirun kills their supervisors
+)
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _RANK, _FAILED, _FINISHED = b"r", b"x", b"f"
 
@@ -52,9 +59,9 @@ class Notes:
         """This rank has printed why it fails, and is about to end (the job) with ``status``."""
         self._write(_FAILED + str(status).encode())
 
-    def finished(self) -> None:
-        """This rank has done everything that it had to do."""
-        self._write(_FINISHED)
+    def finished(self, status: int = 0) -> None:
+        """This rank has done everything that it had to do, and is about to end with ``status``."""
+        self._write(_FINISHED + str(status).encode())
 
     def _write(self, word: bytes) -> None:
         if self._descriptor is not None:
@@ -62,8 +69,12 @@ class Notes:
                 os.write(self._descriptor, word + b"\n")
 
 
-def supervise() -> Notes:
-    """Fork. Returns in the child, which is the rank from now on; the parent exits as the rank does."""
+def supervise(patience: float = PATIENCE) -> Notes:
+    """Fork. Returns in the child, which is the rank from now on; the parent exits as the rank does.
+
+    Args:
+        patience: seconds for the end of a rank that has finished.
+    """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -77,7 +88,7 @@ def supervise() -> Notes:
         die_with_parent(parent)
         return Notes(notes)
     os.close(notes)
-    os._exit(_Supervisor(child, words).watch(mask))
+    os._exit(_Supervisor(child, words, patience).watch(mask))
 
 
 class _Supervisor:
@@ -86,12 +97,14 @@ class _Supervisor:
     Args:
         process: of the rank.
         words: where its notes come.
+        patience: seconds for its end once it has finished.
     """
 
-    def __init__(self, process: int, words: int) -> None:
+    def __init__(self, process: int, words: int, patience: float) -> None:
         self._process, self._words, self._listening = process, words, True
+        self._patience = patience
         self._rank: str | None = None
-        self._finished = False
+        self._finished = self._failed = False
         self._deadline: float | None = None
         self._status = 1  # with which the rank means to end
         self._impatient = False
@@ -154,22 +167,32 @@ class _Supervisor:
                     self._note(word)
 
     def _note(self, word: bytes) -> None:
-        if word == _FINISHED:
+        if word.startswith(_FINISHED):
             self._finished = True
+            self._mean_to_end(int(word.removeprefix(_FINISHED)), self._patience)
         elif word.startswith(_FAILED):
-            self._deadline = time.monotonic() + _PATIENCE
-            self._status = int(word.removeprefix(_FAILED))
+            self._failed = True
+            self._mean_to_end(int(word.removeprefix(_FAILED)), _PATIENCE_WITH_FAILED)
         else:
             self._rank = word.removeprefix(_RANK).decode()
 
+    def _mean_to_end(self, status: int, patience: float) -> None:
+        """The rank is about to end with ``status``; what it holds on to then is of no use to anybody."""
+        self._status, self._deadline = status, time.monotonic() + patience
+
     def _judge(self, code: int) -> int:
         """Say what nobody else can say of the end; the exit status."""
+        if self._finished and self._impatient:
+            return self._status
         if code < 0:
             time.sleep(_PAUSE)
-        quiet = self._deadline is not None or -code in self._received
+        quiet = self._failed or -code in self._received
         if not quiet and (code < 0 or not self._finished):
-            end = "" if TOLERANT and self._rank != "0" else "; the job ends"
-            print(f"psopt: {self._who()} {_how(code)}{end}", file=sys.stderr, flush=True)
+            fatal = not TOLERANT or self._rank == "0"
+            line = obituary(self._rank, self._process, code, fatal=fatal)
+            print(line, file=sys.stderr, flush=True)
+            if fatal:
+                time.sleep(_TOGETHER)
         if code < 0 and TOLERANT:
             os.kill(
                 os.getpid(), signal.SIGKILL
@@ -177,20 +200,3 @@ class _Supervisor:
         if code < 0:
             return self._status if self._impatient else 128 - code
         return code if self._finished else code or 1
-
-    def _who(self) -> str:
-        """``rank 2 (worker 1) on host, process 123,``."""
-        if self._rank is None:
-            return f"a rank on {socket.gethostname()}, process {self._process},"
-        role = {"0": "coordinator"}.get(self._rank, f"worker {int(self._rank) - 1}")
-        return f"rank {self._rank} ({role}) on {socket.gethostname()}, process {self._process},"
-
-
-def _how(code: int) -> str:
-    """How a process ended, from its exit code; negative for a signal."""
-    if code >= 0:
-        return f"left with status {code} before the job was complete"
-    hint = ""
-    if -code == signal.SIGKILL:
-        hint = " (if nobody sent it: the kernel, for want of memory)"
-    return f"was killed by signal {-code}, {signal.Signals(-code).name}{hint}"

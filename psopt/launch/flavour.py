@@ -71,6 +71,15 @@ def detect_flavour(mpirun: Path, seconds: float = 20.0) -> Flavour:
     Raises:
         MpirunError: it cannot be executed, or gives no answer within `seconds`.
     """
+    return flavour_of(version_of(mpirun, seconds))
+
+
+def version_of(mpirun: Path, seconds: float = 20.0) -> str:
+    """What `mpirun --version` prints.
+
+    Raises:
+        MpirunError: it cannot be executed, or gives no answer within `seconds`.
+    """
     try:
         answer = subprocess.run(
             [str(mpirun), "--version"],
@@ -88,7 +97,7 @@ def detect_flavour(mpirun: Path, seconds: float = 20.0) -> Flavour:
         raise MpirunError(
             f"{mpirun} --version gave no answer within {seconds:g} s; run it by hand to see why"
         ) from error
-    return flavour_of(answer.stdout)
+    return answer.stdout
 
 
 def mpirun_argv(

@@ -1,36 +1,33 @@
-"""Start a job's ranks with mpirun on this host, and see them end.
+"""Start mpirun on this host, pass its output and signals on, and see the ranks end.
 
 mpirun gets a session of its own; signals are passed on to it, and when it has ended every process
 that the job may have left behind is killed (this process adopts them, Linux). Which rank ended the
-job, and how, is said by the ranks themselves and by their supervisors (``crew/supervisor.py``).
+job, and how, is said by the ranks themselves and by their supervisors (``crew/supervisor.py``);
+what that means for the job is in ``attempts.py``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
-import shlex
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import psutil
 
-from psopt.launch.flavour import Flavour, detect_flavour, find_mpirun, mpirun_argv
-from psopt.launch.probe import survives_loss
+from psopt.obituary import FAILED, Death, death_in
 from psopt.processes import adopt_orphans, kill_children, signal_at_parents_death
 
 TERMINAL = "PSOPT_TERMINAL"
 RUN_DIRECTORY = "run directory: "
 """How the coordinator begins the line that says where the run is kept."""
 
-_HEAD = 1 << 16
+_LONGEST = 1 << 12  # bytes of a line that matter
 _GRACE = 5.0
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 
@@ -51,48 +48,81 @@ def is_first(environ: Mapping[str, str]) -> bool:
     return not said or said[0] == "0"
 
 
-def run_ranks(arguments: Sequence[str], ranks: int, *, tolerant: bool = False) -> int:
-    """Run ``psopt ARGUMENTS`` on ``ranks`` ranks and wait for the end.
-
-    Args:
-        arguments: of every rank.
-        ranks: how many.
-        tolerant: go on when a rank dies, if this MPI can.
-
-    Returns:
-        The job's exit status; never 0 when it was interrupted.
-
-    Raises:
-        MpirunError: there is no mpirun, or it does not answer.
-    """
-    mpirun = find_mpirun()
-    flavour = detect_flavour(mpirun)
-    if tolerant := tolerant and flavour is Flavour.OPENMPI:
-        tolerant = survives_loss(mpirun_argv(mpirun, flavour, 2, tolerant=True))
-    argv = mpirun_argv(mpirun, flavour, ranks, tolerant=tolerant)
-    end = _run([*argv, sys.executable, "-m", "psopt", *arguments])
-    for line in _last_words(end):
-        print(f"psopt: {line}", file=sys.stderr, flush=True)
-    return end.status
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """How a job ended.
+@dataclass(slots=True)
+class Heard:
+    """What was heard of a job while its output went by.
 
     Attributes:
-        status: of mpirun, or 128 plus the number of a signal.
-        signals: that this process received and passed on.
-        said: the beginning of what the job printed.
+        directory: of the run, as the coordinator has named it.
+        deaths: that have ended the job.
+        failed: whether a rank ended the job by an error of its own, before anybody had died.
     """
 
-    status: int
-    signals: tuple[int, ...]
-    said: bytes
+    directory: str | None = None
+    deaths: list[Death] = field(default_factory=list)
+    failed: bool = False
+
+    def output(self, line: bytes) -> None:
+        """A line of standard output."""
+        if self.directory is None and line.startswith(RUN_DIRECTORY.encode()):
+            self.directory = os.fsdecode(line.removeprefix(RUN_DIRECTORY.encode()).rstrip(b"\r"))
+
+    def errors(self, line: bytes) -> None:
+        """A line of standard error."""
+        if (death := death_in(line)) is not None:
+            self.deaths.append(death)
+        elif FAILED.encode() in line and not self.deaths:
+            self.failed = True
 
 
-def _run(argv: Sequence[str]) -> _End:
-    """Run mpirun with its output passed through."""
+class Signals:
+    """SIGINT, SIGTERM and SIGHUP to this process, which are meant for the job.
+
+    They are passed on to mpirun, which is killed when it does not end by a third one. One that this
+    process is to ignore (nohup) stays ignored.
+
+    Attributes:
+        received: those that have come.
+    """
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @contextlib.contextmanager
+    def heeded(self) -> Iterator[Signals]:
+        """Until the end of the block."""
+        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        heeded = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+        before = [signal.signal(number, self._come) for number in heeded]
+        try:
+            yield self
+        finally:
+            for number, handler in zip(heeded, before, strict=True):
+                signal.signal(number, handler)
+
+    def wait(self, process: subprocess.Popen[bytes]) -> int:
+        """The status of ``process`` at its end; until then the signals are for it."""
+        self._process = process
+        for number in self.received:  # while it was being started
+            process.send_signal(number)
+        try:
+            return process.wait()
+        finally:
+            self._process = None
+
+    def _come(self, number: int, _: object) -> None:
+        self.received.append(number)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL if len(self.received) > 2 else number)
+
+
+def start(argv: Sequence[str], signals: Signals) -> tuple[int, Heard]:
+    """Run mpirun with its output passed through.
+
+    Returns:
+        Its status, or 128 plus the number of the signal that has ended it; and what was heard.
+    """
     adopt_orphans()
     process = subprocess.Popen(
         argv,
@@ -105,21 +135,21 @@ def _run(argv: Sequence[str]) -> _End:
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    head = bytearray()
+    heard = Heard()
     pumps = [
-        threading.Thread(target=_pump, args=(process.stdout, sys.stdout, head), daemon=True),
-        threading.Thread(target=_pump, args=(process.stderr, sys.stderr), daemon=True),
+        threading.Thread(target=_pump, args=arguments, daemon=True)
+        for arguments in (
+            (process.stdout, sys.stdout, heard.output),
+            (process.stderr, sys.stderr, heard.errors),
+        )
     ]
-    with _signals_passed_on(process) as received:
-        for pump in pumps:
-            pump.start()
-        status = process.wait()
+    for pump in pumps:
+        pump.start()
+    status = signals.wait(process)
     _kill_leftovers()
     for pump in pumps:
         pump.join(_GRACE)
-    if status < 0:
-        status = 128 - status
-    return _End(status or (128 + received[0] if received else 0), tuple(received), bytes(head))
+    return (128 - status if status < 0 else status), heard
 
 
 def _terminal() -> dict[str, str]:
@@ -129,59 +159,25 @@ def _terminal() -> dict[str, str]:
     return {TERMINAL: str(os.get_terminal_size(sys.stdout.fileno()).columns)}
 
 
-def _pump(source: BinaryIO, target: object, head: bytearray | None = None) -> None:
-    """Copy a stream as it comes, and remember its beginning."""
+def _pump(source: BinaryIO, target: object, heed: Callable[[bytes], None]) -> None:
+    """Copy a stream as it comes, and hand over its lines."""
     binary = getattr(target, "buffer", None)  # there is none where stdout is closed
+    rest = b""
     while block := os.read(source.fileno(), 1 << 16):
-        if head is not None and len(head) < _HEAD:
-            head += block
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            heed(line)
+        rest = rest[-_LONGEST:]
         if binary is not None:
             with contextlib.suppress(OSError):  # a reader that went away does not end the job
                 binary.write(block)
                 binary.flush()
-
-
-@contextlib.contextmanager
-def _signals_passed_on(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Pass SIGINT, SIGTERM and SIGHUP on to mpirun; kill it when it does not end by a third one.
-
-    One that this process is to ignore (nohup) stays ignored. Yields the signals that have come.
-    """
-    received: list[int] = []
-
-    def pass_on(number: int, _: object) -> None:
-        received.append(number)
-        process.send_signal(signal.SIGKILL if len(received) > 2 else number)
-
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    heeded = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
-    before = [signal.signal(number, pass_on) for number in heeded]
-    try:
-        yield received
-    finally:
-        for number, handler in zip(heeded, before, strict=True):
-            signal.signal(number, handler)
+    heed(rest)
 
 
 def _kill_leftovers() -> None:
     """Kill whatever the job has left running: all descendants of this process."""
     psutil.wait_procs(kill_children(), timeout=_GRACE)
-
-
-def _last_words(end: _End) -> Iterator[str]:
-    """After a job that did not come to its end: what ended it, and how to go on."""
-    if end.signals:
-        yield f"ended by {signal.Signals(end.signals[0]).name}"
-    found = re.search(rb"^" + RUN_DIRECTORY.encode() + rb"(.+)$", end.said, re.MULTILINE)
-    if not end.status or found is None:
-        return
-    from psopt.record import NotARun, RunDirectory  # slow to import, and ranks import this file
-
-    path = os.fsdecode(found[1].rstrip(b"\r"))
-    with contextlib.suppress(NotARun):
-        summary = RunDirectory.open(Path(path)).read_summary()
-        if summary is None or summary["status"] == "failed":
-            yield f"the run is kept in {path}; go on with: psopt run --resume {shlex.quote(path)}"
 
 
 def _die_with_launcher() -> None:

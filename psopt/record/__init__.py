@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from psopt.record.allowance import TreeError
 from psopt.record.checkpoint import CheckpointError, CheckpointStore, CheckpointWarning
-from psopt.record.directory import Hold, NotARun, RunDirectory, RunExists
+from psopt.record.directory import EXITS, Hold, NotARun, RunDirectory, RunExists
 from psopt.record.environment import environment
 from psopt.record.export import ExportError, export
 from psopt.record.files import RecordError, to_json, write_atomic
@@ -13,6 +13,7 @@ from psopt.record.timeline import Timeline, read_timeline
 from psopt.record.tree import Tree
 
 __all__ = [
+    "EXITS",
     "CheckpointError",
     "CheckpointStore",
     "CheckpointWarning",

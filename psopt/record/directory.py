@@ -16,6 +16,9 @@ from typing import Any, TextIO
 from psopt.reading import parse_json, read_within
 from psopt.record.files import cannot_write, temporary_for, to_json, write_atomic
 
+EXITS = {"completed": 0, "failed": 1, "diverged": 3}
+"""Exit status by a run's status, as its summary has it."""
+
 _NEEDED = 1 << 14  # bytes that a run cannot do without
 _MOST_SUMMARY = 1 << 26  # bytes of a summary, which has a line a worker
 

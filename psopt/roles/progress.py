@@ -19,7 +19,8 @@ class Progress:
         seconds_to_target: training clock when a target of ``stop`` (test_accuracy, test_loss or
             objective) was first reached; ``target`` are those.
         objective: after the last update; None where the scheme does not measure it.
-        lost: workers that the run has gone on without, over all attempts.
+        lost: workers that attempts have gone on without; those whose loss ended an attempt are on
+            record in ``attempts.jsonl``.
     """
 
     step: int = 0

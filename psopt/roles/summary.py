@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psopt.roles.coordinator import Coordinator
@@ -16,7 +17,7 @@ def summarise(
     status: str,
     reason: str,
     wall_seconds: float,
-    attempts: int,
+    attempts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The summary of a run that has ended.
 
@@ -26,10 +27,13 @@ def summarise(
         status: ``completed``, ``diverged`` or ``failed``.
         reason: why it ended.
         wall_seconds: of this attempt, from start to end.
-        attempts: starts of this run, this one included.
+        attempts: what is on record of the starts of this run, this one included. Workers that were
+            lost in one have the number that they had in it.
     """
     config, progress = coordinator.config, coordinator.progress
     server, tickets, journal = coordinator.server, coordinator.tickets, coordinator.journal
+    restarts = [attempt["lost_ranks"] for attempt in attempts if "lost_ranks" in attempt]
+    lost = [*(rank - 1 for ranks in restarts for rank in ranks if rank > 0), *progress.lost]
     staleness = journal.staleness
     applied = sum(staleness.values())
     optimizer = config.optimizer if config.scheme.needs_optimizer else None
@@ -54,8 +58,8 @@ def summarise(
         "mean_staleness": sum(s * n for s, n in staleness.items()) / applied if applied else 0.0,
         "max_staleness": max(staleness, default=0),
         "staleness_histogram": {str(s): n for s, n in sorted(staleness.items())},
-        "degraded": bool(progress.lost),
-        "lost_workers": progress.lost,
+        "degraded": bool(lost),
+        "lost_workers": lost,
         "refused_updates": progress.refused,
         "refused_by": coordinator.context.offences.by,
         "late_replies": coordinator.crew.late,
@@ -70,5 +74,6 @@ def summarise(
             {"worker": worker, **{kind: float(totals.get(kind, 0.0)) for kind in _KINDS}}
             for worker, totals in sorted(journal.worker_seconds.items())
         ],
-        "attempts": attempts,
+        "attempts": len(attempts),
+        "restarts": len(restarts),
     }

@@ -120,6 +120,17 @@ def test_a_rank_that_has_failed_and_does_not_end(monkeypatch: pytest.MonkeyPatch
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_rank_that_has_finished_and_does_not_end(status: int) -> None:
+    """As in MPI's Finalize: its work is complete, and that is what counts."""
+    code = START.replace("supervise()", "supervise(patience=0.5)")
+    hang = f"print('done', flush=True); notes.finished({status}); time.sleep(600)"
+    process = subprocess.run(
+        [sys.executable, "-c", code + hang], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (process.returncode, process.stdout, process.stderr) == (status, "done\n", "")
+
+
 def test_its_children_end_with_it() -> None:
     """In whatever session; the pipes that they hold do not keep anybody waiting."""
     child = "subprocess.Popen(['sleep', '600'], start_new_session={}).pid"

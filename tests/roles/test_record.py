@@ -34,6 +34,7 @@ SUMMARY = {
         "parameters",
     ),
     *("parameters_sha256", "optimizer", "lr", "batch_size", "seed", "worker_seconds", "attempts"),
+    "restarts",
 }
 SCHEMES: list[dict[str, Any]] = [
     {"name": "bsp"},
@@ -53,8 +54,17 @@ def run(tmp_path: Path, **changes: Any) -> Trained:
 
 
 def summary(done: Trained, **changes: Any) -> dict[str, Any]:
-    said = {"status": done.status, "reason": done.reason, "wall_seconds": 9.0, "attempts": 1}
+    said = {"status": done.status, "reason": done.reason, "wall_seconds": 9.0, "attempts": [{}]}
     return summarise(done.coordinator, crew="simulated", **{**said, **changes})
+
+
+def test_losses_between_attempts(tmp_path: Path) -> None:
+    """Each worker with the number that it had in the attempt that ended with it; a coordinator is none."""
+    done = run(tmp_path)
+    attempts = [{}, {"lost_ranks": [0, 2]}, {}, {"lost_ranks": [0]}, {"lost_ranks": [1]}]
+    found = summary(done, attempts=attempts)
+    assert (found["attempts"], found["restarts"]) == (5, 3)
+    assert (found["degraded"], found["lost_workers"]) == (True, [1, 0])
 
 
 def test_rows_of_steps(done: Trained) -> None:

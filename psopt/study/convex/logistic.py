@@ -24,10 +24,9 @@ import numpy.typing as npt
 from psopt import job
 from psopt.config import JobConfig, dump_job
 from psopt.data.shards import Shard
-from psopt.record import read_metrics, write_atomic
+from psopt.record import EXITS, read_metrics, write_atomic
 from psopt.record.files import replacing
 from psopt.roles.display import Several
-from psopt.running import EXITS
 from psopt.schemes.base import Scheme
 from psopt.study.convex.spread import Spread, spread
 from psopt.study.virtual import run
