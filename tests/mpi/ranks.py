@@ -130,6 +130,26 @@ class Running:
         self._wait(lambda: bool(self._event.read_text()), 1.0, "its fault's time")
         return float(self._event.read_text())
 
+    def until_under_way(self, run: Path, attempt: int = 1) -> None:
+        """Wait until this attempt has saved a checkpoint."""
+
+        def under_way() -> bool:
+            with contextlib.suppress(FileNotFoundError):
+                begun, met = run / "attempts.jsonl", run / "ranks.json"
+                since = met.stat().st_mtime_ns
+                if len(begun.read_text().splitlines()) == attempt and (
+                    since > begun.stat().st_mtime_ns
+                ):
+                    saved = (run / "checkpoints").glob("[!.]*")
+                    return any(path.stat().st_mtime_ns > since for path in saved)
+            return False
+
+        self._wait(under_way, START, f"a checkpoint of attempt {attempt}")
+
+    def below(self) -> list[psutil.Process]:
+        """The processes that it has started."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
     def pid(self, run: Path, rank: int) -> int:
         """The process of a rank."""
         (entry,) = (e for e in json.loads((run / "ranks.json").read_text()) if e["rank"] == rank)
