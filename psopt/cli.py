@@ -1,7 +1,7 @@
 """The ``psopt`` command. Wires objects together; the only place that asks which rank this is.
 
 Exit status: 0 complete, 1 failed, 2 a usage, config or data error found before training, 3
-diverged.
+diverged, 128 + n ended by signal n.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ class ClusterConfig(Section):
         default=1,
         ge=1,
         le=100_000,
-        description="Fewest workers that a run goes on with; with fewer it ends as failed, after a "
-        "checkpoint.",
+        description="Fewest workers that a run goes on or is restarted with; with fewer it ends as "
+        "failed, after a checkpoint where it still can.",
     )
     deadline: DeadlineConfig | None = Field(
         default=DeadlineConfig(),
