@@ -126,7 +126,7 @@ class Running:
 
     def until_event(self) -> float:
         """Wait for the fault; its time."""
-        self._wait(self._event.is_file, START, "its fault")
+        self._wait(self._event.is_file, START, "its fault", alive=True)
         self._wait(lambda: bool(self._event.read_text()), 1.0, "its fault's time")
         return float(self._event.read_text())
 
@@ -144,7 +144,7 @@ class Running:
                     return any(path.stat().st_mtime_ns > since for path in saved)
             return False
 
-        self._wait(under_way, START, f"a checkpoint of attempt {attempt}")
+        self._wait(under_way, START, f"a checkpoint of attempt {attempt}", alive=True)
 
     def below(self) -> list[psutil.Process]:
         """The processes that it has started."""
@@ -178,10 +178,13 @@ class Running:
                 )
         return status
 
-    def _wait(self, done: Callable[[], bool], seconds: float, what: str) -> None:
+    def _wait(
+        self, done: Callable[[], bool], seconds: float, what: str, *, alive: bool = False
+    ) -> None:
+        """Wait for something that happens in time or, ``alive``, before the job ends."""
         end = time.monotonic() + seconds
         while not done():
-            if time.monotonic() > end or (what == "its fault" and self.process.poll() is not None):
+            if time.monotonic() > end or (alive and self.process.poll() is not None):
                 left = "".join(f"\n  left: {process}" for process in self._left())
                 raise AssertionError(
                     f"{' '.join(self._argv)}: waited {seconds:.1f} s for {what}; status "
