@@ -272,7 +272,7 @@ def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
 
 def _leave(world: Any, status: int) -> int:
     """Wait until all is on disk: from there on a rank that hangs, in Finalize, or dies does no harm."""
-    if not world.tolerant:  # who has lived through losses leaves without the others
+    if not world.tolerant and not world.deserted:  # else some are not there to be waited for
         world.agree(None)
     return status
 

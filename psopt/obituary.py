@@ -17,19 +17,20 @@ FAILED = "failed, the job ends"
 """In the line of a rank that ends the job by an error of its own."""
 
 _ENDS = "; the job ends"
+_SILENT = "does not answer"
 _DEATH = re.compile(
     rf"psopt: rank (\d+) \([a-z0-9 ]+\) on \S+, process \d+, "
-    rf"(?:was killed by signal (\d+)|left with status \d+).*{_ENDS}".encode()
+    rf"(?:was killed by signal (\d+)|left with status \d+|{_SILENT}).*{_ENDS}".encode()
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A rank whose end has ended the job.
+    """A rank whose end, or silence, has ended the job.
 
     Attributes:
         rank: which one.
-        signal: that killed it; None where it left by itself.
+        signal: that killed it; None where it left by itself, or is silent.
     """
 
     rank: int
@@ -51,6 +52,11 @@ def obituary(rank: str | None, process: int, code: int, *, fatal: bool) -> str:
         who = f"rank {rank} ({role})"
     end = _ENDS if fatal else ""
     return f"psopt: {who} on {socket.gethostname()}, process {process}, {_how(code)}{end}"
+
+
+def silent(rank: int, host: str, process: int) -> str:
+    """The line for a worker that the coordinator ends the job for, because it does not answer any more."""
+    return f"psopt: rank {rank} (worker {rank - 1}) on {host}, process {process}, {_SILENT}{_ENDS}"
 
 
 def death_in(line: bytes) -> Death | None:

@@ -19,6 +19,7 @@ from psopt.config import JobConfig, dump_job
 from psopt.crew.base import Crew, Observer, WorkerFailed
 from psopt.crew.cluster import compute_times, faults, terms, virtual_crew
 from psopt.launch.mpirun import RUN_DIRECTORY, TERMINAL
+from psopt.obituary import silent
 from psopt.record import (
     EXITS,
     CheckpointStore,
@@ -72,7 +73,7 @@ def coordinate(world: World, start: Prepared) -> int:
 
     job.set_threads(start.config.device.threads, world.share)
     crew: MpiCrew | None = None
-
+    workers: list[dict[str, Any]] = []
     _survive(world, start.config)
 
     def make(observe: Observer, warn: Callable[[str], None]) -> Crew:
@@ -83,7 +84,7 @@ def coordinate(world: World, start: Prepared) -> int:
 
     def meet(model: FlatModel) -> list[dict[str, Any]]:
         assert crew is not None
-        workers = crew.open()
+        workers.extend(crew.open())
         signature, sums = model.signature(), model.sums()
         for rank, worker in enumerate(workers, start=1):
             if worker["signature"] != signature or not sums_agree(worker.pop("sums"), sums):
@@ -97,7 +98,11 @@ def coordinate(world: World, start: Prepared) -> int:
     try:
         return _coordinate(start, _Crews("mpi", make, meet, world.describe(), world.failure))
     finally:
-        world.deserted = crew is not None and crew.deserted
+        world.deserted = crew is not None and bool(crew.deserters)
+        if crew is not None and start.config.cluster.on_loss != "continue":
+            for worker in crew.deserters:
+                about = workers[worker]
+                print(silent(worker + 1, about["host"], about["pid"]), file=sys.stderr, flush=True)
 
 
 def work(world: World, config: JobConfig[Scheme]) -> int:

@@ -143,10 +143,6 @@ class Crew(Protocol):
     def late(self) -> int:
         """Replies that were refused: their worker was lost, or had given them already."""
 
-    @property
-    def deserted(self) -> bool:
-        """Whether evicted workers are still there, so that the processes cannot end in order."""
-
     def idle(self) -> Sequence[int]:
         """Live workers that owe ``collect`` no reply, in the order in which they became free."""
 

@@ -77,9 +77,9 @@ class MpiCrew:
         return self._post.late
 
     @property
-    def deserted(self) -> bool:
-        """Whether a rank is still there that no longer answers: MPI cannot end in order."""
-        return bool(self._post.evicted)
+    def deserters(self) -> tuple[int, ...]:
+        """Evicted workers that have not left: MPI cannot end in order."""
+        return tuple(sorted(self._post.evicted))
 
     def idle(self) -> Sequence[int]:
         """Workers that owe no reply, longest free first."""

@@ -64,10 +64,10 @@ class MpiPeers:
         self._meeting, self._shift = meeting, meeting % _MEETINGS * _TAGS
         self._ranks = [member + 1 for member in members]
         self.index = members.index(self._worker)
-        for request in self._coming:
+        pending = [request for request in self._coming if not request.Test()]
+        for request in pending:
             request.Cancel()
-        for request in self._coming:  # one that had been matched brings in what nobody reads
-            Outgoing([request], []).wait()
+        Outgoing(pending, []).wait()  # one that had been matched brings in what nobody reads
         self._abandoned.append(self._leaving)
         self._leaving, self._coming, self._sums = Outgoing([], []), [], 0
         self._scratch.clear()

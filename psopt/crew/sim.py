@@ -48,8 +48,6 @@ class SimCrew:
         patience: until a worker that does not answer is evicted; None: for ever.
     """
 
-    deserted = False
-
     def __init__(
         self,
         replica: Replica,

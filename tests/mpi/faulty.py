@@ -76,6 +76,10 @@ class Faulty(nn.Module):
     def fail(self) -> None:
         raise RuntimeError("injected")
 
+    def be_slow(self) -> None:
+        """Five times as slow as a task of 0.1 s."""
+        time.sleep(0.5)
+
     def be_killed(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -146,6 +146,10 @@ class Running:
 
         self._wait(under_way, START, f"a checkpoint of attempt {attempt}", alive=True)
 
+    def until_said(self, text: str) -> None:
+        """Wait until the job has printed ``text``."""
+        self._wait(lambda: text in self.said, START, repr(text), alive=True)
+
     def below(self) -> list[psutil.Process]:
         """The processes that it has started."""
         return psutil.Process(self.process.pid).children(recursive=True)
