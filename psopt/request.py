@@ -141,7 +141,8 @@ class Request:
                 "with; give it the same data set, or start a new run"
             )
         skipped: list[str] = []
-        store = CheckpointStore(run.checkpoints, config.checkpoint.keep, skipped.append)
+        keep = config.checkpoint.keep
+        store = CheckpointStore(run.checkpoints, keep, skipped.append, run.identity())
         try:
             latest = store.load_latest()
         except CheckpointError as error:

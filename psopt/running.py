@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -171,7 +172,9 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
                 parts.tickets(),
                 test_samples=len(parts.data.test),
                 journal=journal,
-                store=CheckpointStore(run.checkpoints, config.checkpoint.keep, journal.warn),
+                store=CheckpointStore(
+                    run.checkpoints, config.checkpoint.keep, journal.warn, run.identity()
+                ),
             )
             status, reason = "failed", "an exception; see the log"
             try:
@@ -244,6 +247,7 @@ def _note_attempt(start: Prepared, crews: _Crews) -> int:
     run.summary_path.unlink(missing_ok=True)  # of an earlier attempt
     write_atomic(run.environment_path, to_json(environment(crews.mpi), indent=2) + "\n")
     entry = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "crew": crews.kind, **crews.mpi}
+    entry["run"] = run.identity() or uuid.uuid4().hex
     entry["data"] = start.parts.data.train.fingerprint()
     if start.before is not None:
         changed = changes(start.before, start.config)

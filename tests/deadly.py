@@ -28,7 +28,7 @@ def model(input_shape: tuple[int, ...], outputs: int, dropout: float = 0.0) -> n
     if where == "step":
         _arm(Journal, "step", int(number))
     elif where == "save":
-        _arm(checkpoint, "_verify", int(number) + 1)
+        _arm(checkpoint, "verify", int(number) + 1)
     elif where == "gradient":
         _arm(Replica, "gradient", int(number))
     return normed(input_shape, outputs, dropout)

@@ -97,10 +97,12 @@ def _write(
         if isinstance(value, Mapping):
             _write(group.create_group(name, track_order=True), value, place, check)
         elif isinstance(value, torch.Tensor):
-            dataset = group.create_dataset(name, data=_plain(value, place).numpy())
+            dataset = group.create_dataset(name, data=_on_host(value, place).numpy())
             dataset.attrs[_DTYPE] = _dtype_name(value.dtype)
         else:
-            text = json.dumps(_json(value, place)).encode()  # ASCII, so no NUL and no odd character
+            text = json.dumps(
+                json_copy(value, place)
+            ).encode()  # ASCII, so no NUL and no odd character
             group.create_dataset(name, data=text, dtype=h5py.string_dtype("ascii", len(text)))
         check()
 
@@ -124,8 +126,12 @@ def _read(group: h5py.Group, name: str) -> Any:
     return bits.view(dtype)
 
 
-def _plain(value: torch.Tensor, place: str) -> torch.Tensor:
-    """The tensor in memory order, in a dtype that NumPy has."""
+def bits_of(value: torch.Tensor, place: str) -> torch.Tensor:
+    """The tensor in a dtype that NumPy has, a view where that is possible.
+
+    Raises:
+        TreeError: its layout is not kept; ``place`` says where in the tree it is.
+    """
     if value.layout != torch.strided or value.is_quantized:
         raise TreeError(
             f"{place}: a {value.dtype} tensor of layout {value.layout}; "
@@ -134,7 +140,12 @@ def _plain(value: torch.Tensor, place: str) -> torch.Tensor:
     plain = value.detach().resolve_conj().resolve_neg()
     if plain.dtype not in _NUMPY:  # before any copy: torch cannot copy some of these dtypes
         plain = plain.view(_BITS[plain.dtype.itemsize])
-    return plain.cpu().contiguous()
+    return plain
+
+
+def _on_host(value: torch.Tensor, place: str) -> torch.Tensor:
+    """Its bits in memory order."""
+    return bits_of(value, place).cpu().contiguous()
 
 
 def _same(one: object, other: object) -> bool:
@@ -147,24 +158,27 @@ def _same(one: object, other: object) -> bool:
 
 
 def _bytes(value: torch.Tensor) -> torch.Tensor:
-    return _plain(value, "tensor").reshape(-1).view(torch.uint8)
+    return _on_host(value, "tensor").reshape(-1).view(torch.uint8)
 
 
 def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _json(value: object, place: str) -> object:
-    """The value, if it comes back from JSON as it is; a tuple, say, would come back as a list."""
+def json_copy(value: object, place: str) -> object:
+    """A copy, if the value comes back from JSON as it is; a tuple, say, would come back as a list.
+
+    Raises:
+        TreeError: it would not; ``place`` says where in the tree it is.
+    """
     if type(value) is list:
-        for index, item in enumerate(value):
-            _json(item, f"{place}[{index}]")
-    elif type(value) is dict:
-        for key, item in value.items():
+        return [json_copy(item, f"{place}[{index}]") for index, item in enumerate(value)]
+    if type(value) is dict:
+        for key in value:
             if type(key) is not str:
                 raise TreeError(f"{place}: the key {key!r} is not text; use text keys")
-            _json(item, f"{place}[{key!r}]")
-    elif type(value) not in _SCALARS:
+        return {key: json_copy(item, f"{place}[{key!r}]") for key, item in value.items()}
+    if type(value) not in _SCALARS:
         raise TreeError(
             f"{place}: a {type(value).__name__}; a checkpoint keeps dicts, tensors, and JSON values"
             " (None, bool, int, float, str, list): convert it"

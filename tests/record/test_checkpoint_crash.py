@@ -29,11 +29,11 @@ def stop_here(*arguments):
 where = sys.argv[2]
 if where == "write":
     import psopt.record.tree as module
-    module._json = stop_here  # the tensor is written, the rest is not
+    module.json_copy = stop_here  # the tensor is written, the rest is not
 elif where == "flush":
     os.fsync = stop_here
 elif where == "verify":
-    import psopt.record.checkpoint as module
+    import psopt.record.checkpoint_file as module
     module.holds = stop_here
 else:
     Path.replace = stop_here
