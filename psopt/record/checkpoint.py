@@ -52,7 +52,7 @@ class CheckpointStore:
         if keep < 1:
             raise ValueError(f"keep is {keep}; keep at least 1 checkpoint")
         self._directory = Path(directory)
-        self._keep, self._warn, self._run = keep, warn, run
+        self._keep, self.warn, self._run = keep, warn, run
 
     def telling(self, warn: Callable[[str], None]) -> CheckpointStore:
         """The same checkpoints; somebody else is told."""
@@ -112,7 +112,7 @@ class CheckpointStore:
             try:
                 return _step(path), self.load(path)
             except CheckpointError as error:
-                self._warn(f"{error}; it is skipped")
+                self.warn(f"{error}; it is skipped")
         if paths:
             raise CheckpointError(
                 f"{self._directory}: none of the {len(paths)} checkpoints can be read; "
@@ -160,7 +160,7 @@ class CheckpointStore:
                 try:
                     path.unlink(missing_ok=True)
                 except OSError as error:  # no reason to end a run whose newest one is safe
-                    self._warn(f"{path}: an old checkpoint was not removed: {error}")
+                    self.warn(f"{path}: an old checkpoint was not removed: {error}")
 
 
 @contextmanager
