@@ -101,6 +101,8 @@ def temporary_for(path: Path) -> Path:
 
 def make_directory(path: Path) -> None:
     """Make a directory and its parents, where they are missing, so that they survive a power cut."""
+    if path.is_dir():
+        return
     missing = [place for place in (path, *path.parents) if not place.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for place in reversed(missing):
