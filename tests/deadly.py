@@ -48,7 +48,7 @@ def _arm(owner: Any, name: str, number: int) -> None:
         calls += 1
         if calls == number and _first_to_die():
             if owner is Journal:
-                _let_it_be_written()
+                let_it_be_written()
             os.kill(os.getpid(), signal.SIGKILL)
         return right(*arguments, **options)
 
@@ -56,7 +56,8 @@ def _arm(owner: Any, name: str, number: int) -> None:
     setattr(owner, name, deadly)
 
 
-def _let_it_be_written() -> None:
+def let_it_be_written() -> None:
+    """Wait for the checkpoint that is under way."""
     for thread in threading.enumerate():
         if thread.name == "checkpoint writer":
             thread.join()

@@ -46,6 +46,8 @@ def summarise(
         "seconds": progress.seconds,
         "wall_seconds": wall_seconds,
         "evaluation_seconds": progress.evaluation_seconds,
+        "checkpoint_seconds": coordinator.saver.seconds,
+        "checkpoint_cpu_seconds": coordinator.saver.writer.cpu_seconds,
         "test_accuracy": progress.test_accuracy,
         "test_loss": progress.test_loss,
         "best_test_accuracy": progress.best_test_accuracy,
