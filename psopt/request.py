@@ -177,7 +177,8 @@ class Request:
                 "with; give it the same data set, or start a new run"
             )
         warnings: list[str] = []
-        store = CheckpointStore(run.checkpoints, config.checkpoint.keep, warnings.append)
+        keep = config.checkpoint.keep
+        store = CheckpointStore(run.checkpoints, keep, warnings.append, run.identity())
         try:
             latest = store.load_latest()
         except CheckpointError as error:

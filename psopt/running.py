@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +40,7 @@ from psopt.roles.coordinator import Coordinator
 from psopt.roles.display import Bar, Display, Lines, Screen, Several, forget_stdout
 from psopt.roles.journal import Journal
 from psopt.roles.server import ParameterServer
-from psopt.roles.summary import summarise
+from psopt.roles.summary import outcome, summarise
 from psopt.roles.worker import serve
 from psopt.schemes.base import Scheme
 
@@ -176,7 +177,9 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
                 parts.tickets(),
                 test_samples=len(parts.data.test),
                 journal=journal,
-                store=CheckpointStore(run.checkpoints, config.checkpoint.keep, journal.warn),
+                store=CheckpointStore(
+                    run.checkpoints, config.checkpoint.keep, journal.warn, run.identity()
+                ),
             )
             status, reason = "failed", "an exception; see the log"
             try:
@@ -249,6 +252,7 @@ def _note_attempt(start: Prepared, crews: _Crews) -> list[dict[str, Any]]:
     run.summary_path.unlink(missing_ok=True)  # of an earlier attempt
     write_atomic(run.environment_path, to_json(environment(crews.mpi), indent=2) + "\n")
     entry = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "crew": crews.kind, **crews.mpi}
+    entry["run"] = run.identity() or uuid.uuid4().hex
     entry["data"] = start.parts.data.train.fingerprint()
     if start.before is not None:
         changed = changes(start.before, start.config)
@@ -280,14 +284,7 @@ def _display(log: TextIO, config: JobConfig[Scheme], *, real: bool) -> Display:
 
 def _tell(run: RunDirectory, summary: Mapping[str, Any]) -> None:
     """The last line: what came of it and where it is."""
-    objective, accuracy = summary["objective"], summary["test_accuracy"]
-    figures = "" if objective is None else f", objective {objective:.10g}"
-    figures += "" if accuracy is None else f", test accuracy {100 * accuracy:.2f} %"
-    lost = f", degraded: workers {summary['lost_workers']} lost" if summary["degraded"] else ""
-    text = (
-        f"{summary['status']}{lost} ({summary['reason']}): {summary['steps']} steps, "
-        f"{summary['seconds']:.1f} s{figures}"
-    )
+    text = outcome(summary)
     with contextlib.suppress(OSError), run.open_log() as log:
         log.write(f"{text}\n")
     _print(f"{text}\n{RUN_DIRECTORY}{run.path}")

@@ -11,12 +11,14 @@ from psopt.record.files import RecordError, to_json, write_atomic
 from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
 from psopt.record.timeline import Timeline, read_timeline
 from psopt.record.tree import Tree
+from psopt.record.writer import CheckpointWriter
 
 __all__ = [
     "EXITS",
     "CheckpointError",
     "CheckpointStore",
     "CheckpointWarning",
+    "CheckpointWriter",
     "ExportError",
     "Hold",
     "MetricsError",

@@ -1,34 +1,20 @@
-"""Checkpoints: one verified HDF5 file a step, and a store that keeps the last ones.
-
-A file is a 512-byte HDF5 user block, then HDF5. The block is the text below, padded with zeros; so
-a flipped bit anywhere in the file is found before anything of it is used::
-
-    psopt checkpoint 1
-    sha256 <hex digest of every byte after the block>
-    bytes <how many they are>
-"""
+"""The checkpoints of a run: one verified file a step, and a store that keeps the last ones."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
-
-import h5py
 
 from psopt.config import one_line
 from psopt.reading import open_regular
 from psopt.record.allowance import TreeError
-from psopt.record.files import replacing
-from psopt.record.tree import Tree, holds, read_tree, write_tree
+from psopt.record.checkpoint_file import Stamp, read, verify, write
+from psopt.record.files import make_directory, replacing
+from psopt.record.tree import Tree
 
-_BLOCK = 512
-_MAGIC = "psopt checkpoint"
-_FORMAT = 1
-_WINDOW = 1 << 22
 _TRIAL = "step-trial.h5"
 _NAME = re.compile(r"step-(\d{12,})\.h5")
 _REMEDY = "resume from an older checkpoint, or start again"
@@ -54,15 +40,26 @@ class CheckpointStore:
         directory: where they are; made at the first save.
         keep: how many to keep, at least 1.
         warn: is told of a checkpoint that is damaged and skipped, or could not be removed.
+        run: identity of the run (letters, digits, ``-``), which its copies share. It is written into
+            every checkpoint, and one of another run is as good as damaged. Where either is empty,
+            nothing is known, and nothing refused.
     """
 
     def __init__(
-        self, directory: Path, keep: int, warn: Callable[[str], None] = warn_of_checkpoint
+        self,
+        directory: Path,
+        keep: int,
+        warn: Callable[[str], None] = warn_of_checkpoint,
+        run: str = "",
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep is {keep}; keep at least 1 checkpoint")
         self._directory = Path(directory)
-        self._keep, self._warn = keep, warn
+        self._keep, self.warn, self._run = keep, warn, run
+
+    def telling(self, warn: Callable[[str], None]) -> CheckpointStore:
+        """The same checkpoints; somebody else is told."""
+        return CheckpointStore(self._directory, self._keep, warn, self._run)
 
     def save(self, step: int, tree: Tree) -> Path:
         """Write a checkpoint, read it back, and only then drop the ones that are too old.
@@ -80,7 +77,8 @@ class CheckpointStore:
                 that cannot be kept. Earlier checkpoints are as they were.
         """
         path = self._directory / f"step-{step:012d}.h5"
-        self._put(path, tree, f"step {step} was not saved")
+        with _explained(path, f"step {step} was not saved"):
+            self._put(path, tree, step)
         self._prune(step)
         return path
 
@@ -94,23 +92,17 @@ class CheckpointStore:
             CheckpointError: as `save`.
         """
         path = self._directory / _TRIAL
-        self._put(path, tree, "a trial before training was not saved")
-        path.unlink()
+        with _explained(path, "a trial before training was not saved"):
+            self._put(path, tree, 0)
+            self._remove_leftovers()  # the trial is one
 
-    def _put(self, path: Path, tree: Tree, failure: str) -> None:
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._remove_leftovers()
-            with replacing(path) as handle:
-                _write(handle, tree)
-                _verify(handle, tree)
-        except TreeError as error:
-            raise CheckpointError(f"{path}: {failure}: {error}") from error
-        except (OSError, ValueError, RuntimeError) as error:  # h5py raises all three
-            raise CheckpointError(
-                f"{path}: {failure}: {error}; earlier checkpoints are kept; "
-                "check the disk's space and permissions"
-            ) from error
+    def _put(self, path: Path, tree: Tree, step: int) -> None:
+        stamp = Stamp(step, self._run)
+        make_directory(self._directory)
+        self._remove_leftovers()
+        with replacing(path) as handle:
+            write(handle, tree, stamp)
+            verify(handle, tree, stamp)
 
     def load_latest(self) -> tuple[int, Tree] | None:
         """Step and tree of the newest checkpoint that is whole, or None where there is no file.
@@ -121,9 +113,9 @@ class CheckpointStore:
         paths = self.paths()
         for path in reversed(paths):
             try:
-                return _step(path), _load(path, follow=False)
+                return _step(path), self._load(path, follow=False)
             except CheckpointError as error:
-                self._warn(f"{error}; it is skipped")
+                self.warn(f"{error}; it is skipped")
         if paths:
             raise CheckpointError(
                 f"{self._directory}: none of the {len(paths)} checkpoints can be read; "
@@ -135,10 +127,26 @@ class CheckpointStore:
         """The tree of one checkpoint file.
 
         Raises:
-            CheckpointError: the file is missing, truncated or changed, of a newer format, or holds what
-                psopt does not write.
+            CheckpointError: the file is missing, truncated or changed, of a newer format, of another
+                step than its name says, of another run, or holds what psopt does not write.
         """
-        return _load(Path(path), follow=True)
+        return self._load(Path(path), follow=True)
+
+    def _load(self, path: Path, *, follow: bool) -> Tree:
+        """The tree of a file; of a run's own directory no link is followed."""
+        try:
+            with open_regular(path, follow=follow) as handle:
+                stamp, tree = read(handle)
+        except (OSError, ValueError, RuntimeError, LookupError, TypeError) as error:
+            # h5py raises all of them; the names in their texts are the file's
+            raise CheckpointError(f"{path}: {one_line(str(error))}; {_REMEDY}") from error
+        if _NAME.fullmatch(path.name) and _step(path) != stamp.step:
+            text = f"it is the checkpoint of step {stamp.step}, under another's name"
+        elif self._run and stamp.run and self._run != stamp.run:
+            text = f"it is of another run ({stamp.run}; this one is {self._run})"
+        else:
+            return tree
+        raise CheckpointError(f"{path}: {text}; {_REMEDY}")
 
     def paths(self) -> list[Path]:
         """The checkpoint files, oldest first."""
@@ -159,108 +167,21 @@ class CheckpointStore:
                 try:
                     path.unlink(missing_ok=True)
                 except OSError as error:  # no reason to end a run whose newest one is safe
-                    self._warn(f"{path}: an old checkpoint was not removed: {error}")
+                    self.warn(f"{path}: an old checkpoint was not removed: {error}")
 
 
-class _Medium:
-    """The file under HDF5. After a failure it swallows writes, so that HDF5 can close in order."""
-
-    def __init__(self, handle: BinaryIO) -> None:
-        self._handle = handle
-        self.error: OSError | None = None
-        self.read = handle.read
-        self.seek = handle.seek
-        self.tell = handle.tell
-        self.readinto = handle.readinto  # type: ignore[attr-defined]
-
-    def write(self, data: memoryview) -> int:
-        if self.error is None:
-            try:
-                self._handle.write(data)
-            except OSError as error:
-                self.error = error
-        return len(data)
-
-    def truncate(self, size: int) -> int:
-        if self.error is None:
-            try:
-                self._handle.truncate(size)
-            except OSError as error:
-                self.error = error
-        return size
-
-    def flush(self) -> None:
-        if self.error is None:
-            try:
-                self._handle.flush()
-            except OSError as error:
-                self.error = error
-
-    def check(self) -> None:
-        if self.error is not None:
-            raise self.error
-
-
-def _write(handle: BinaryIO, tree: Tree) -> None:
-    medium = _Medium(handle)
-    with h5py.File(medium, "w", userblock_size=_BLOCK, track_order=True) as file:
-        write_tree(file, tree, check=medium.check)
-    medium.check()
-    block = _block(*_digest(handle))
-    handle.seek(0)
-    handle.write(block)
-    handle.flush()
-
-
-def _verify(handle: BinaryIO, tree: Tree) -> None:
-    """Compare the file with the tree, bit by bit; the digest has just been taken from the file."""
-    with h5py.File(handle, "r") as file:
-        if not holds(file, tree):
-            raise ValueError("what was read back differs from what was written")
-
-
-def _load(path: Path, *, follow: bool) -> Tree:
-    """The tree of a file; of a run's own directory no link is followed."""
+@contextmanager
+def _explained(path: Path, failure: str) -> Iterator[None]:
+    """What goes wrong in the block is told with the file and the remedy."""
     try:
-        with open_regular(path, follow=follow) as handle:
-            return _read(handle)
-    except (OSError, ValueError, RuntimeError, LookupError, TypeError) as error:
-        # h5py raises all of them; the names in their texts are the file's
-        raise CheckpointError(f"{path}: {one_line(str(error))}; {_REMEDY}") from error
-
-
-def _read(handle: BinaryIO) -> Tree:
-    """The tree of an open checkpoint file, after a look at every byte of it."""
-    handle.seek(0)
-    block = handle.read(_BLOCK)
-    if not block.startswith(f"{_MAGIC} {_FORMAT}\n".encode()):
-        raise ValueError(_what_it_is(block))
-    if block != _block(*_digest(handle)):
-        raise ValueError("truncated or damaged: its digest or its length differs from its header")
-    with h5py.File(handle, "r") as file:
-        return read_tree(file)
-
-
-def _what_it_is(block: bytes) -> str:
-    if len(block) < _BLOCK:
-        return f"truncated: it has {len(block)} bytes"
-    if re.match(rb"psopt checkpoint \d+\n", block):
-        return f"of a newer format than {_FORMAT}; read it with a newer psopt"
-    return "not a psopt checkpoint, or damaged at its start"
-
-
-def _digest(handle: BinaryIO) -> tuple[str, int]:
-    """SHA-256 and number of the bytes after the user block."""
-    handle.seek(_BLOCK)
-    digest, size = hashlib.sha256(), 0
-    while window := handle.read(_WINDOW):
-        digest.update(window)
-        size += len(window)
-    return digest.hexdigest(), size
-
-
-def _block(digest: str, size: int) -> bytes:
-    return f"{_MAGIC} {_FORMAT}\nsha256 {digest}\nbytes {size}\n".encode().ljust(_BLOCK, b"\0")
+        yield
+    except TreeError as error:
+        raise CheckpointError(f"{path}: {failure}: {error}") from error
+    except (OSError, ValueError, RuntimeError) as error:  # h5py raises all three
+        raise CheckpointError(
+            f"{path}: {failure}: {error}; earlier checkpoints are kept; "
+            "check the disk's space and permissions"
+        ) from error
 
 
 def _step(path: Path) -> int:

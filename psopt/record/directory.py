@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from psopt.reading import parse_json, read_within
 from psopt.record.files import cannot_write, temporary_for, to_json, write_atomic
+from psopt.record.metrics import read_metrics
 
 EXITS = {"completed": 0, "failed": 1, "diverged": 3}
 """Exit status by a run's status, as its summary has it."""
@@ -214,6 +215,17 @@ class RunDirectory:
     def attempts_path(self) -> Path:
         """One JSON line a start of the run."""
         return self.path / "attempts.jsonl"
+
+    def identity(self) -> str:
+        """What the first start of the run has called it, as its attempts say; empty before it.
+
+        It is in the directory and not its name, so that it survives a move; copies share it.
+        """
+        if not self.attempts_path.exists():
+            return ""
+        return next(
+            (str(row["run"]) for row in read_metrics(self.attempts_path) if "run" in row), ""
+        )
 
     def write_config(self, text: str) -> None:
         """Write the resolved job; from then on the directory counts as a run."""

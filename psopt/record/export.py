@@ -81,7 +81,8 @@ def _tree(source: Path | str, warn: Callable[[str], None]) -> Mapping[str, Any]:
     if path.is_file():
         return CheckpointStore(path.parent, keep=1).load(path)
     directory = RunDirectory.open(path)
-    latest = CheckpointStore(directory.checkpoints, keep=1, warn=warn).load_latest()
+    store = CheckpointStore(directory.checkpoints, 1, warn, directory.identity())
+    latest = store.load_latest()
     if latest is None:
         raise ExportError(
             f"{path}: the run has no checkpoint; set checkpoint.every_steps, or let it end"

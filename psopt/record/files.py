@@ -101,6 +101,16 @@ def temporary_for(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory and its parents, where they are missing, so that they survive a power cut."""
+    if path.is_dir():
+        return
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for place in reversed(missing):
+        flush_directory(place.parent)
+
+
 def flush_directory(path: Path) -> None:
     """Flush a directory to disk, so that a rename in it survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from psopt.reading import MOST_ROW, LongLine, lines_within, open_regular, parse_json
-from psopt.record.files import cannot_write, replacing, to_json
+from psopt.record.files import cannot_write, flush_directory, replacing, to_json
 
 
 class MetricsError(ValueError):
@@ -31,8 +32,11 @@ class MetricsWriter:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
+            new = not path.exists()
             self.rows = _mend(path)
             self._stream = path.open("ab")
+            if new:
+                flush_directory(path.parent)
         except OSError as error:
             raise cannot_write(path, error) from error
 
@@ -51,6 +55,13 @@ class MetricsWriter:
             self._stream.flush()
         except OSError as error:
             raise cannot_write(self._path, error) from error
+
+    def sync(self) -> None:
+        """Bring what was flushed to the disk; another thread than the writer's may do it."""
+        try:
+            os.fsync(self._stream.fileno())
+        except (OSError, ValueError) as error:  # ValueError: it was closed meanwhile
+            raise cannot_write(self._path, OSError(str(error))) from error
 
     def truncate(self, rows: int) -> None:
         """Drop all rows but the first ``rows``, and a torn last line: what a resumed run will do again.

@@ -14,6 +14,7 @@ from psopt.optim.finite import all_finite, is_finite
 from psopt.record import CheckpointError, CheckpointStore, Tree
 from psopt.roles.journal import Journal
 from psopt.roles.progress import Progress
+from psopt.roles.saving import Mark, Saver
 from psopt.roles.schedule import Schedule, reached
 from psopt.roles.server import ParameterServer
 from psopt.schemes.base import Context, Diverged, Scheme, Spoilt, Update
@@ -44,7 +45,8 @@ class Coordinator:
         store: CheckpointStore,
     ) -> None:
         self.config, self.crew, self.server, self.tickets = config, crew, server, tickets
-        self.scheme, self.journal, self.store = config.scheme, journal, store
+        self.scheme, self.journal = config.scheme, journal
+        self.saver = Saver(store, journal)
         self.progress = Progress()
         self._schedule = Schedule(config, tickets.rows)
         self.context = Context(
@@ -62,7 +64,6 @@ class Coordinator:
         self._test_samples = test_samples
         self._workers = crew.workers
         self._set_target()
-        self._saved_at: tuple[int, int, int] | None = None
         self._clock_base = 0.0
         self.state: Any = None
 
@@ -73,11 +74,19 @@ class Coordinator:
             Status and reason, as in the summary; ``failed`` is a run whose end could not be saved.
         """
         self.state = self.scheme.init(self.context) if self.state is None else self.state
+        with self.saver:
+            status, reason = self._course()
+        self.crew.close()
+        return status, reason
+
+    def _course(self) -> tuple[str, str]:
+        """The run but for its beginning and its end; status and reason."""
         try:
-            self.store.rehearse(self._tree())
+            self.saver.rehearse(self._tree())
             status, reason = "completed", self._train()
             self._evaluate()
-            if (problem := self._checkpoint()) is not None:
+            self._checkpoint()
+            if (problem := self.saver.wait()) is not None:
                 status, reason = "failed", problem
         except (WorkerLost, CheckpointError) as error:
             status, reason = "failed", str(error)
@@ -87,7 +96,6 @@ class Coordinator:
             self._account(error.updates)
             self.progress.refused += not isinstance(error, Spoilt)
             self.scheme.home(self.context, self.state)
-        self.crew.close()
         return status, reason
 
     def restore(self, tree: Tree) -> None:
@@ -105,7 +113,7 @@ class Coordinator:
         self.scheme.restore(self.state, tree["scheme"])
         self._clock_base = self.progress.seconds
         self._set_target()
-        self._saved_at = self._mark()
+        self.saver.resumed(self._mark())
 
     def _train(self) -> str:
         """The loop."""
@@ -114,6 +122,7 @@ class Coordinator:
             updates = self.scheme.step(self.context, self.state, self._schedule.limit(before))
             self._account(updates)
             self._watch()
+            self.saver.look()
             if not updates:
                 return self.scheme.reason(self.state)
             if self._schedule.evaluation_due(before, self._position()):
@@ -132,7 +141,9 @@ class Coordinator:
             return
         workers, least = self.crew.workers, self.config.cluster.min_workers
         if len(workers) < least:
-            problem = self._checkpoint() if workers else None
+            if workers:
+                self._checkpoint()
+            problem = self.saver.wait()
             raise WorkerLost(
                 f"{len(workers)} workers are left, cluster.min_workers is {least}: resume with more"
                 + (f"; {problem}" if problem else "")
@@ -228,25 +239,15 @@ class Coordinator:
         if reached and self.progress.seconds_to_target is None:
             self.progress.seconds_to_target = self.progress.seconds
 
-    def _checkpoint(self) -> str | None:
-        """Save everything that a resume needs; what went wrong.
-
-        A failing disk is loud, and does not end the training: it may be mended before the end.
-        """
-        if self._saved_at == self._mark():
-            return None
+    def _checkpoint(self) -> None:
+        """Save everything that a resume needs, while the training goes on."""
+        self.saver.wait()  # one that has failed is made again
+        if self.saver.has(self._mark()):
+            return
         self._bring_home()
         start = self.crew.now()
-        try:
-            self.journal.flush()  # a resume keeps the rows up to here
-            self.store.save(self.progress.step, self._tree())
-        except (CheckpointError, OSError) as error:
-            problem = f"checkpoint at step {self.progress.step} failed: {error}"
-            self.journal.warn(problem)
-            return problem
-        self._saved_at = self._mark()
+        self.saver.save(self.progress.step, self._mark(), self._tree)
         self.journal.observe(0, ("checkpoint", start, self.crew.now()))
-        return None
 
     def _tree(self) -> Tree:
         """Where everything stands."""
@@ -259,8 +260,7 @@ class Coordinator:
             "journal": self.journal.state(),
         }
 
-    def _mark(self) -> tuple[int, int, int]:
-        """What a checkpoint would have to tell that differs from the one before."""
+    def _mark(self) -> Mark:
         return self.progress.step, self.progress.refused, self.progress.evaluated_at
 
     def _clock(self, now: float) -> float:

@@ -135,9 +135,13 @@ class Journal:
         self._display.note(message)
 
     def flush(self) -> None:
-        """Bring everything to disk."""
+        """Hand everything to the operating system."""
         self._metrics.flush()
         self._timeline.flush()
+
+    def sync(self) -> None:
+        """Bring the rows that were flushed to the disk; another thread may do it."""
+        self._metrics.sync()
 
     def close(self) -> None:
         """End all files and the display."""

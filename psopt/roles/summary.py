@@ -50,6 +50,8 @@ def summarise(
         "seconds": progress.seconds,
         "wall_seconds": wall_seconds,
         "evaluation_seconds": progress.evaluation_seconds,
+        "checkpoint_seconds": coordinator.saver.seconds,
+        "checkpoint_cpu_seconds": coordinator.saver.writer.cpu_seconds,
         "test_accuracy": progress.test_accuracy,
         "test_loss": progress.test_loss,
         "best_test_accuracy": progress.best_test_accuracy,
@@ -77,3 +79,15 @@ def summarise(
         "attempts": len(attempts),
         "restarts": len(restarts),
     }
+
+
+def outcome(summary: Mapping[str, Any]) -> str:
+    """The same in a line."""
+    objective, accuracy = summary["objective"], summary["test_accuracy"]
+    figures = "" if objective is None else f", objective {objective:.10g}"
+    figures += "" if accuracy is None else f", test accuracy {100 * accuracy:.2f} %"
+    lost = f", degraded: workers {summary['lost_workers']} lost" if summary["degraded"] else ""
+    return (
+        f"{summary['status']}{lost} ({summary['reason']}): {summary['steps']} steps, "
+        f"{summary['seconds']:.1f} s{figures}"
+    )

@@ -29,11 +29,11 @@ def stop_here(*arguments):
 where = sys.argv[2]
 if where == "write":
     import psopt.record.tree as module
-    module._json = stop_here  # the tensor is written, the rest is not
+    module.json_copy = stop_here  # the tensor is written, the rest is not
 elif where == "flush":
     os.fsync = stop_here
 elif where == "verify":
-    import psopt.record.checkpoint as module
+    import psopt.record.checkpoint_file as module
     module.holds = stop_here
 else:
     Path.replace = stop_here
@@ -53,6 +53,60 @@ assert [path.name for path in Path(sys.argv[1]).iterdir()] == ["step-00000000000
 assert store.load_latest()[0] == 1
 store.save(3, tree(3))
 """
+
+
+TINY = """
+import ctypes
+libc, place = ctypes.CDLL(None, use_errno=True), sys.argv[1].encode()
+new_mounts, private = 0x20000, 0x44000
+mounted = not (
+    libc.unshare(new_mounts)
+    or libc.mount(b"none", b"/", None, private, None)
+    or libc.mount(b"tmpfs", place, b"tmpfs", 0, b"size=1m")
+)
+if not mounted:  # for want of rights: the disk is made small in another way
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
+cause = "No space left on device" if mounted else "File too large"
+from psopt.record import CheckpointWriter
+writer = CheckpointWriter(store)
+tree = lambda step, size: {"w": torch.full((size,), float(step)), "step": step}
+def save(step, size):
+    writer.begin(step, tree(step, size), lambda: None)
+    return writer.end()
+save(1, 100_000)
+save(2, 100_000)
+for _ in range(2):
+    try:
+        save(3, 150_000)
+        raise SystemExit("there was room")
+    except CheckpointError as error:
+        assert cause in str(error), error
+    names = sorted(path.name for path in Path(sys.argv[1]).iterdir())
+    assert names == ["step-000000000001.h5", "step-000000000002.h5"], names
+assert store.load_latest()[0] == 2
+save(4, 1000)
+assert store.load_latest()[0] == 4
+"""
+
+
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    """A small file system of its own, where this process may make one."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            SAVE.rpartition("store.save")[0] + TINY,
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("where", ["write", "flush", "verify", "rename"])
