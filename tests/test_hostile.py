@@ -73,7 +73,7 @@ def test_reading_a_run_imports_no_factory(
     folder.mkdir()
     run = directory(folder)
     (run / "checkpoints").mkdir()
-    checkpoint(run / "checkpoints" / "step-000000000002.h5", lambda _: None)
+    checkpoint(run / "checkpoints" / "step-000000000001.h5", lambda _: None)
     monkeypatch.chdir(folder)
     out = () if command == "report" else (folder / "out.pt",)
     assert call(command, run, *out)[0] == 0

@@ -44,7 +44,7 @@ class Disk:
         disk = self
 
         def opened(path: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-            if mode != "w+b":
+            if mode != "x+b":
                 return right(path, mode, *arguments, **options)
             disk.meet("open")
             return _File(disk, path)
@@ -74,7 +74,7 @@ class _File(io.FileIO):
     """A file without a buffer: each write is one that reaches the system."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
-        super().__init__(str(path), "w+")
+        super().__init__(str(path), "x+")
         self._disk = disk
 
     def write(self, data: Any) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from psopt import job
 from psopt.config import ConfigError
 from psopt.record import CheckpointStore
+from psopt.roles.schedule import Schedule
 from psopt.schemes.base import Limit
 from tests.training import Trained, configured, job_file, tiny, train
 
@@ -225,8 +225,5 @@ def test_evaluation_time_does_not_count(tmp_path: Path) -> None:
 )
 def test_limit(changes: dict[str, Any], step: int, limit: tuple[int, int], tmp_path: Path) -> None:
     """A scheme may go on to the next evaluation, checkpoint or stop, and no further."""
-    coordinator = run(tmp_path, stop={"steps": 1}).coordinator
-    coordinator.config = configured(tmp_path / "tiny.h5", **changes)
-    coordinator.progress.step = step
-    coordinator.tickets = SimpleNamespace(rows=20, position=2 * step)  # type: ignore[assignment]
-    assert coordinator._limit() == Limit(*limit)
+    schedule = Schedule(configured(tiny(tmp_path), **changes), 20)
+    assert schedule.limit((step, 2 * step)) == Limit(*limit)

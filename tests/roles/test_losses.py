@@ -73,7 +73,7 @@ def test_too_few_are_left(name: str, tmp_path: Path, no_rank: None) -> None:
     assert sorted(found["lost_workers"]) == [0, 2]
     said = "1 workers are left, cluster.min_workers is 2: resume with more"
     assert found["reason"] == said
-    assert f"failed ({said})" in text
+    assert f"failed, degraded: workers {found['lost_workers']} lost ({said})" in text
     status, text, _ = call("run", "--resume", run, *nobody)
     assert status == 0
     assert f"resumed at step {found['steps']}" in text

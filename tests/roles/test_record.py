@@ -24,6 +24,7 @@ EVALUATION = {
 SUMMARY = {
     *("name", "scheme", "workers", "crew", "status", "reason", "steps", "samples", "epochs"),
     *("seconds", "wall_seconds", "evaluation_seconds", "test_accuracy", "test_loss"),
+    *("refused_by", "late_replies"),
     *("checkpoint_seconds", "checkpoint_cpu_seconds"),
     *("best_test_accuracy", "objective", "seconds_to_target", "mean_staleness", "max_staleness"),
     *(
