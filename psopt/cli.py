@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 
 from psopt import __version__
+from psopt.cli_chaos import chaos
 from psopt.cli_data import data_app
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
@@ -28,6 +29,7 @@ app = typer.Typer(
     help="Train PyTorch models with parallel optimisation methods, as MPI batch jobs.",
 )
 app.add_typer(data_app, name="data")
+app.command()(chaos)
 
 ConfigFile = Annotated[Path, typer.Argument(help="A job's YAML file.")]
 Overrides = Annotated[

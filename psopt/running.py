@@ -126,7 +126,7 @@ def work(world: World, config: JobConfig[Scheme]) -> int:
     }
     worker, wrong = world.rank - 1, faults(config)
     wire = Wire(world.ranks, digest=config.cluster.digest)
-    link = MpiLink(wire, world.rank, world.size, clock, lambda: wrong.message(worker).damaged)
+    link = MpiLink(wire, world.rank, world.size, clock, partial(wrong.message, worker))
     emulated = partial(compute_times(config), worker) if config.cluster.emulate else None
     serve(link, parts.replica(clock), introduction, emulated, partial(wrong.poison, worker))
     return 0

@@ -16,8 +16,8 @@ PACKAGE = ROOT / "psopt"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("cli_data",),
-    ("bench", "study"),
+    ("cli_chaos", "cli_data"),
+    ("bench", "chaos", "study"),
     ("running",),
     ("request",),
     ("precheck",),

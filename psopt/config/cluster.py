@@ -112,7 +112,7 @@ class ClusterConfig(Section):
     @model_validator(mode="after")
     def _workers_exist(self) -> Self:
         named: dict[tuple[str, ...], dict[int, Any]] = {("stragglers",): self.stragglers}
-        for key in ("deaths", "stops", "damaged", "poisoned"):
+        for key in ("deaths", "deaths_in_message", "stops", "damaged", "poisoned"):
             named["faults", key] = getattr(self.faults, key)
         problems = [
             Problem(

@@ -58,6 +58,10 @@ class FaultsConfig(Section):
         description="Simulated: worker id to the time at which it dies (seconds from the start of an "
         "attempt).",
     )
+    deaths_in_message: dict[WorkerId, Annotated[int, Field(ge=1)]] = Field(
+        default={},
+        description="Worker id to the number of the reply, from 1, in the middle of whose sending it dies.",
+    )
     stops: dict[WorkerId, list[Stop]] = Field(
         default={}, description="Simulated: worker id to the times at which it stands still."
     )

@@ -55,6 +55,7 @@ def faults(config: JobConfig[Any]) -> Faults:
     given = config.cluster.faults
     return Faults(
         deaths=given.deaths,
+        deaths_in_message=given.deaths_in_message,
         stops={w: [(stop.at, stop.seconds) for stop in stops] for w, stops in given.stops.items()},
         delayed=given.delayed,
         delay=given.delay,

@@ -1,7 +1,7 @@
 """Faults on a schedule, to try what a run survives: the same seed gives the same faults.
 
-Virtual workers have all of them. On real ranks a worker poisons its gradients and damages its messages
-by the same draws; deaths and stops are signals there, which ``psopt chaos`` sends.
+Virtual workers have all of them. On real ranks a worker poisons its gradients, damages its messages and
+dies in one by the same draws; other deaths, and stops, are signals there, which ``psopt chaos`` sends.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ class Fate:
         delay: seconds that it takes longer.
         again: seconds after which it arrives a second time; None: it does not.
         damaged: some of its bits are flipped.
+        deadly: its worker dies while it sends it.
     """
 
     delay: float = 0.0
     again: float | None = None
     damaged: bool = False
+    deadly: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Faults:
 
     Attributes:
         deaths: second at which a worker dies.
+        deaths_in_message: number of the reply, from 1, in the middle of whose sending a worker dies.
         stops: (second, how long) of the times at which a worker stands still.
         delayed: probability that a reply is held up.
         delay: seconds by which it is on average (exponential).
@@ -49,6 +52,7 @@ class Faults:
     """
 
     deaths: Mapping[int, float] = field(default_factory=dict)
+    deaths_in_message: Mapping[int, int] = field(default_factory=dict)
     stops: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
     delayed: float = 0.0
     delay: float = 0.0
@@ -56,6 +60,7 @@ class Faults:
     damaged: Mapping[int, float] = field(default_factory=dict)
     poisoned: Mapping[int, float] = field(default_factory=dict)
     seed: int = 0
+    _replies: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _streams: dict[tuple[int, int], np.random.Generator] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -76,11 +81,13 @@ class Faults:
 
     def message(self, worker: int) -> Fate:
         """What becomes of the next reply of ``worker``."""
+        number = self._replies[worker] = self._replies.get(worker, 0) + 1
         stream = self._stream(worker, 0)
         late, twice, damaged = stream.random(3)
         delay = float(stream.exponential(self.delay)) if late < self.delayed else 0.0
         again = float(stream.exponential(max(self.delay, 1e-3))) if twice < self.doubled else None
-        return Fate(delay, again, damaged < self.damaged.get(worker, 0.0))
+        deadly = number == self.deaths_in_message.get(worker)
+        return Fate(delay, again, damaged < self.damaged.get(worker, 0.0), deadly)
 
     def poison(self, worker: int, task: Task, result: Result) -> Result:
         """``result``, or what a worker with a fault in its memory makes of it; vectors are changed in place."""

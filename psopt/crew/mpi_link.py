@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from psopt.crew.base import DAMAGED_TASK, Peers, Result, Task, Vectors
-from psopt.crew.faults import damaged
+from psopt.crew.faults import Fate, damaged
 from psopt.crew.mpi_peers import MpiPeers, answer_ping
 from psopt.crew.nap import Nap
 from psopt.crew.wire import RankGone, Tag, Wire
@@ -32,7 +34,7 @@ class MpiLink:
         rank: this worker's rank, from 1.
         size: number of ranks.
         clock: where this worker's time goes.
-        damage: whether the next reply is to be damaged on its way, for a trial.
+        fate: what is to become of the next reply, for a trial.
     """
 
     def __init__(
@@ -41,9 +43,9 @@ class MpiLink:
         rank: int,
         size: int,
         clock: SpanLog,
-        damage: Callable[[], bool] = lambda: False,
+        fate: Callable[[], Fate] = Fate,
     ) -> None:
-        self._wire, self._clock, self._damage = wire, clock, damage
+        self._wire, self._clock, self._fate = wire, clock, fate
         self.peers: Peers = MpiPeers(wire, rank - 1, size - 1, clock)
 
     def introduce(self, introduction: dict[str, Any]) -> None:
@@ -69,10 +71,13 @@ class MpiLink:
         """Answer task ``serial``; returns when the result's vectors have left."""
         with self._clock.span("send"):
             header = (serial, replace(result, vectors=()), self._clock.take())
-            tags, arriving = (Tag.REPLY, Tag.REPLY_VECTOR), None
-            if result.vectors and self._damage():
-                arriving = damaged(result.vectors)
-            self._wire.send(0, tags, header, result.vectors, arriving).wait()
+            tags, fate = (Tag.REPLY, Tag.REPLY_VECTOR), self._fate()
+            arriving = damaged(result.vectors) if fate.damaged and result.vectors else None
+            message = self._wire.send(0, tags, header, result.vectors, arriving)
+            if fate.deadly:
+                message.done()  # lets MPI go on: some of it is under way
+                os.kill(os.getpid(), signal.SIGKILL)
+            message.wait()
 
     def leave(self) -> None:
         """The last message: spans that no reply has carried."""

@@ -122,7 +122,7 @@ class VirtualPost:
         """Schedule the arrival of a reply; those of one worker do not overtake each other."""
         fate = self._faults.message(worker)
         at = self._sent[worker] = max(end + fate.delay, self._sent.get(worker, 0.0))
-        event = _Event(at, self._serial, worker, reply, fate.damaged)
+        event = _Event(at, self._serial, worker, None if fate.deadly else reply, fate.damaged)
         heapq.heappush(self._events, event)
         if fate.again is not None:
             heapq.heappush(self._events, replace(event, at=at + fate.again))

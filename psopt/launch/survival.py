@@ -9,9 +9,20 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Literal
 
-from psopt.launch.flavour import Flavour, flavour_of, mpirun_argv
+from psopt.launch.flavour import Flavour, find_mpirun, flavour_of, mpirun_argv, version_of
 from psopt.launch.probe import RANKS, survives_loss
+
+
+def how_to_go_on() -> Literal["continue", "restart"]:
+    """The ``cluster.on_loss`` that makes the best of the loss of a rank under this host's mpirun.
+
+    Raises:
+        MpirunError: there is none, or it does not answer.
+    """
+    mpirun = find_mpirun()
+    return "continue" if outlives_loss(mpirun, version_of(mpirun)) else "restart"
 
 
 def outlives_loss(mpirun: Path, version: str) -> bool:

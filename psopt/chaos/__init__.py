@@ -1,0 +1,1 @@
+"""Faults on purpose: what a job survives, tried on virtual workers and on real ranks."""
