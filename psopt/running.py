@@ -80,7 +80,8 @@ def coordinate(world: World, start: Prepared) -> int:
     def make(observe: Observer, warn: Callable[[str], None]) -> Crew:
         nonlocal crew
         wire = Wire(world.ranks, digest=start.config.cluster.digest)
-        crew = MpiCrew(wire, world.size - 1, observe, terms(start.config, warn))
+        agreed = terms(start.config, warn, tolerant=world.tolerant)
+        crew = MpiCrew(wire, world.size - 1, observe, agreed)
         return crew
 
     def meet(model: FlatModel) -> list[dict[str, Any]]:

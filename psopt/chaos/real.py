@@ -105,6 +105,7 @@ class Runs:
         out, log = self._folder / name, self._folder / f"{name}.log"
         given = [
             f"cluster.deadline={json.dumps(_DEADLINE)}",
+            f"cluster.workers={self._ranks - 1}",
             "on_bad_update=skip",
             *self._overrides,
         ]

@@ -37,9 +37,10 @@ def compute_times(config: JobConfig[Any]) -> ComputeTimes:
     return ComputeTimes(draw, config.train.batch_size, cluster.stragglers, seed)
 
 
-def terms(config: JobConfig[Any], warn: Callable[[str], None]) -> Terms:
-    """How the loss of a real worker is taken."""
-    return Terms(config.cluster.on_loss == "continue", patience(config), warn)
+def terms(config: JobConfig[Any], warn: Callable[[str], None], *, tolerant: bool) -> Terms:
+    """How the loss of a real worker is taken; ``tolerant``: this MPI goes on without one."""
+    goes_on = config.cluster.on_loss == "continue"
+    return Terms(goes_on, patience(config), warn, goes_on and tolerant)
 
 
 def patience(config: JobConfig[Any]) -> Patience | None:

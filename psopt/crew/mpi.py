@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -45,17 +46,18 @@ class Ranks:
 
     Attributes:
         gone: ranks that have died, where this rank is to survive that.
+        outlive: whether it is.
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self._comm = comm
         self._status = MPI.Status()
-        self._survives = False
+        self.outlive = False
         self.gone: frozenset[int] = frozenset()
 
     def survive(self) -> None:
         """From now on the death of another rank is noticed, and no call fails by it."""
-        self._survives = True
+        self.outlive = True
 
     def Isend(self, buf: Any, dest: int, tag: int) -> Request:  # noqa: N802
         """Start sending bytes."""
@@ -67,7 +69,7 @@ class Ranks:
 
     def _started(self, start: Callable[[], MPI.Request]) -> Request:
         """A request; one that ends, with nothing received, where its other end dies."""
-        if not self._survives:
+        if not self.outlive:
             return start()
         try:
             return _Survivor(start(), self._notice)
@@ -77,13 +79,13 @@ class Ranks:
 
     def _notice(self, error: MPI.Exception) -> None:
         """See who has died; any other error is raised again."""
-        if not self._survives or error.Get_error_class() not in _DEATHS:
+        if not self.outlive or error.Get_error_class() not in _DEATHS:
             raise error
         self.look()
 
     def look(self) -> None:
         """See who has died, where that is to be survived."""
-        if not self._survives:
+        if not self.outlive:
             return
         failed = self._comm.Get_failed()
         count = failed.Get_size()
@@ -208,7 +210,9 @@ class World:
                 time.sleep(0.02)
 
     def abort(self, status: int) -> NoReturn:
-        """End every rank of the job now."""
+        """End every rank of the job now; a worker that the others outlive ends by itself."""
+        if self.ranks.outlive and self.rank:
+            os.kill(os.getpid(), signal.SIGKILL)  # what the others notice; an exit is not
         try:
             MPI.COMM_WORLD.Abort(status)
         finally:

@@ -74,12 +74,12 @@ class MpiCrew:
     @property
     def late(self) -> int:
         """Replies of workers that were gone already, which were refused."""
-        return self._post.late
+        return self._post.vigil.late
 
     @property
     def deserters(self) -> tuple[int, ...]:
         """Evicted workers that have not left: MPI cannot end in order."""
-        return tuple(sorted(self._post.evicted))
+        return tuple(sorted(self._post.vigil.evicted))
 
     def idle(self) -> Sequence[int]:
         """Workers that owe no reply, longest free first."""
@@ -99,7 +99,7 @@ class MpiCrew:
 
     def evict(self, worker: int, why: str) -> None:
         """Go on without ``worker``."""
-        self._post.evict(worker, why)
+        self._post.vigil.evict(worker, why)
 
     def submit(self, worker: int, task: Task) -> None:
         """Send ``task``; ``collect`` hands its reply over."""
@@ -197,7 +197,7 @@ class MpiCrew:
                 for _, lost in self._roster.losses:
                     whole &= not [wanted.pop(serial) for serial, _ in lost]
                 self._roster.losses.clear()
-                self._post.break_off(members, self._meeting)
+                self._post.vigil.break_off(members, self._meeting)
             else:
                 replies[wanted.pop(came[0])] = came[
                     1

@@ -40,11 +40,13 @@ class Terms:
         goes_on: the job goes on with the others.
         patience: until a worker that does not answer counts as lost; None: for ever.
         warn: says something loudly.
+        outlives: MPI goes on without a rank that has ended, so that one which fails may do so.
     """
 
     goes_on: bool = False
     patience: Patience | None = None
     warn: Callable[[str], None] = lambda message: None
+    outlives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,12 @@ class Watches:
         self._running: dict[int, _Watch] = {}
         self._due: list[tuple[float, int]] = []  # those of replies that have come are passed over
 
-    def begin(self, worker: int, task: Task, now: float) -> None:
-        """``worker`` is doing ``task`` from ``now`` on."""
+    def begin(self, worker: int, task: Task, now: float, *, soon: bool = False) -> None:
+        """``worker`` is doing ``task`` from ``now`` on; one that is done ``soon`` has the least time."""
         if self._patience is not None:
             kind = type(task)
-            self._start(worker, _Watch(kind, now, now + self._allowed(worker, kind)))
+            allowed = self._patience.least if soon else self._allowed(worker, kind)
+            self._start(worker, _Watch(kind, now, now + allowed))
 
     def end(self, worker: int, now: float) -> None:
         """Its reply has come."""

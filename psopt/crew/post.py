@@ -1,16 +1,12 @@
-"""The coordinator's post: tasks go out, replies come in, and who does not answer any more is found out.
+"""The coordinator's post: tasks go out to the workers' ranks, and replies come in.
 
-All waiting on real ranks is done here, and nothing waits for ever: while it waits the coordinator looks
-for workers that fail, that have died, and whose reply is overdue (``psopt.crew.patience``). One that is
-overdue is *evicted*: it is told to leave, what it sends from then on is received and thrown away, and
-what it had is for others. Workers in rounds wait for each other, so all of these are overdue when
-one is; those that still answer a ping stay.
-
-The patience is that of a clock on which no time passes while the coordinator itself does not run.
+All waiting on real ranks is done here, and nothing waits for ever: meanwhile the coordinator keeps its
+vigil (``psopt.crew.vigil``), which takes out those who do not answer any more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -21,7 +17,6 @@ from psopt.crew.base import (
     DAMAGED_TASK,
     Observer,
     Reply,
-    Rounds,
     Span,
     Task,
     Vectors,
@@ -32,14 +27,11 @@ from psopt.crew.meeting import meet
 from psopt.crew.nap import Nap
 from psopt.crew.patience import Terms
 from psopt.crew.pool import Pool
-from psopt.crew.roster import DAMAGED, DIED, Roster
+from psopt.crew.roster import DAMAGED, Roster
+from psopt.crew.vigil import Vigil
 from psopt.crew.wire import Outgoing, RankGone, Tag, Wire
 
 NOWHERE: Mapping[int, Vectors] = {}
-_STEP = 1.0  # seconds at most between two looks, as far as patience is concerned
-_LOOK = 0.05  # seconds between looks at what is overdue
-_PONG = 5.0  # seconds at most in which a worker in rounds answers a ping
-_LEAVE = 1.0  # seconds that evicted workers have to leave at the end
 
 
 class _Evicted(RuntimeError):  # noqa: N818 - reads as what happened
@@ -59,27 +51,25 @@ class Post:
         roster: who is there, and has what.
         pool: memory for the vectors of replies.
         published: vectors, and structure of those at their end, by version.
-        evicted: workers that were told to leave and have not left.
-        late: replies of evicted workers that were refused.
+        vigil: over the workers.
     """
 
     def __init__(self, wire: Wire, workers: int, observer: Observer, terms: Terms) -> None:
         self.roster, self.pool, self._terms = Roster(workers, terms.patience), Pool(), terms
         self.published: dict[int, tuple[Vectors, Any]] = {}
-        self.evicted: set[int] = set()
-        self.late = 0
+        self.vigil = Vigil(wire, self.roster, terms)
         self._wire, self._observe = wire, observer
         self._origin = time.perf_counter()
         self._offsets = dict.fromkeys(range(workers), 0.0)
         self._leaving: dict[int, deque[tuple[int, Outgoing]]] = {}
-        self._void: list[Outgoing] = []  # to and from evicted workers
         self._serial = 0
-        self._patient = self._looked = 0.0
 
     def open(self) -> list[dict[str, Any]]:
         """Wait for every worker's introduction and set the clocks by it."""
+        self.vigil.expect()
         introductions, self._offsets = meet(self._wire, self.roster.workers, self._await)
-        self._origin = self._looked = time.perf_counter()
+        self.vigil.met()
+        self._origin = time.perf_counter()
         return introductions
 
     def now(self) -> float:
@@ -100,7 +90,7 @@ class Post:
             leaving.popleft()
         leaving.append((worker, outgoing))
         self.roster.held[worker] = task.version
-        self.roster.given(worker, self._serial, task, self._patient)
+        self.roster.given(worker, self._serial, task, self.vigil.now)
         return self._serial
 
     def retire(self, version: int) -> None:
@@ -108,9 +98,9 @@ class Post:
         for worker, outgoing in self._leaving.pop(version, ()):
             nap = Nap()
             while worker in self.roster.open and not outgoing.done():
-                self._rest(nap)
+                self.vigil.rest(nap)
             if not outgoing.done():
-                self._void.append(outgoing)
+                self.vigil.void.append(outgoing)
         self.published.pop(version, None)
 
     def receive(
@@ -121,36 +111,16 @@ class Post:
             return None
         while (found := self._await(None if worker is None else worker + 1, Tag.REPLY)) is not None:
             if found[0] - 1 not in self.roster.open:
-                self._refuse(*found)
+                self.vigil.refuse(*found)
                 continue
             try:
                 return self._take_in(*found, places)
             except RankGone:
-                self._mourn()
+                self.vigil.mourn()
                 break
             except _Evicted:
                 break
         return None
-
-    def evict(self, worker: int, why: str) -> None:
-        """Go on without ``worker``; what it had is in the roster's ``losses``.
-
-        Raises:
-            WorkerLost: the job does not go on without a worker.
-        """
-        self._look_once()  # a worker that has died need not be told
-        if not self.roster.bury([worker], why):
-            return
-        self.evicted.add(worker)
-        self._say_goodbye(worker)
-        if not self._terms.goes_on:
-            raise WorkerLost(f"worker {worker} {why}")
-
-    def break_off(self, members: Sequence[int], meeting: int) -> None:
-        """Have ``members`` leave rounds that one of them cannot bring to an end."""
-        for member in members:
-            if member + 1 not in self._wire.gone:
-                self._void.append(self._wire.send(member + 1, (Tag.BREAK, Tag.BREAK), meeting, ()))
 
     def close(self) -> None:
         """Take in what is owed, then stop the workers and take their last spans.
@@ -158,46 +128,30 @@ class Post:
         Where one was evicted and the job does not go on, the others may wait for it: they are not
         waited for.
         """
-        if self.evicted and not self._terms.goes_on:
+        if self.vigil.evicted and not self._terms.goes_on:
             return
         while any(self.roster.open.values()):
             if (came := self.receive(None)) is not None:
                 self.pool.release(came[1].result.vectors)
             else:
                 self.roster.losses.clear()
-        for worker in self.roster.workers:
-            self._say_goodbye(worker)
-        for worker in self.roster.workers:
-            nap, rank = Nap(), worker + 1
-            while (found := self._wire.probe(rank, Tag.REPLY)) is None:
-                if rank in self._wire.gone:  # it has ended, with or without a last word
-                    break
-                self._wire.raise_failure()
-                nap()
-            else:
-                self._record(worker, self._wire.header(found[0], Tag.REPLY, found[1])[0])
-        nap, end = Nap(), time.perf_counter() + _LEAVE
-        while self.evicted and time.perf_counter() < end:
-            if (found := self._wire.probe(None, Tag.REPLY)) is not None:
-                self._refuse(*found)
-            self._look_once()
-            nap()
+        waiting = self.roster.workers
+        for worker in waiting:
+            self.vigil.say_goodbye(worker)
+        with contextlib.suppress(WorkerLost):  # all is done: who hangs now costs nothing
+            for worker in waiting:
+                self._hear_last_word(worker)
+        self.vigil.see_off()
 
-    def _say_goodbye(self, worker: int) -> None:
-        self._void.append(self._wire.send(worker + 1, (Tag.TASK, Tag.TASK_VECTOR), None, ()))
-
-    def _refuse(self, source: int, size: int) -> None:
-        """Throw away what a worker that is gone has sent: a late reply, or its last word."""
-        try:
-            content, specs = self._wire.header(source, Tag.REPLY, size)
-            self._void.append(self._wire.swallow(source, Tag.REPLY_VECTOR, specs))
-        except RankGone:
-            return
-        if isinstance(content, tuple):
-            self.late += 1
-            self._terms.warn(f"worker {source - 1} is gone already: its late reply is refused")
-        else:
-            self.evicted.discard(source - 1)
+    def _hear_last_word(self, worker: int) -> None:
+        """A worker's last spans; none of one that ends otherwise."""
+        nap = Nap()
+        while (found := self._wire.probe(worker + 1, Tag.REPLY)) is None:
+            self.vigil.rest(nap)
+            if worker not in self.roster.open:
+                return
+        self._record(worker, self._wire.header(found[0], Tag.REPLY, found[1])[0])
+        self.roster.watches.forget(worker)
 
     def _take_in(self, source: int, size: int, places: Mapping[int, Vectors]) -> tuple[int, Reply]:
         """A reply whose header has come."""
@@ -211,16 +165,16 @@ class Post:
         vectors, coming = self._wire.start_vectors(source, Tag.REPLY_VECTOR, specs, place)
         nap = Nap()
         while not coming.done():
-            self._rest(nap)
+            self.vigil.rest(nap)
             if worker not in self.roster.open:
-                self._void.append(coming)
+                self.vigil.void.append(coming)
                 raise _Evicted
         if source in self._wire.gone:
             raise RankGone(source)
         if result.version == DAMAGED_TASK or not self._wire.intact(specs, vectors):
-            self.evict(worker, DAMAGED)
+            self.vigil.evict(worker, DAMAGED)
             raise _Evicted
-        self.roster.answered(worker, self._patient)
+        self.roster.answered(worker, self.vigil.now)
         if specs:
             self._observe(0, ("receive", start, self.now()))
         self._record(worker, spans)
@@ -235,57 +189,11 @@ class Post:
         """Sleep until a message has come; (source, header size). None: workers are gone."""
         nap, start = Nap(), self.now()
         while (found := self._wire.probe(source, tag)) is None:
-            self._rest(nap)
+            self.vigil.rest(nap)
             if self.roster.losses:
                 return None
         self._observe(0, ("wait", start, self.now()))
         return found
-
-    def _rest(self, nap: Nap) -> None:
-        """A look round, and a nap."""
-        self._wire.raise_failure()
-        if not self._mourn() and time.perf_counter() - self._looked > _LOOK:
-            self._look_once()
-            if late := self.roster.watches.overdue(self._patient):
-                self._evict_silent(late)
-        nap()
-
-    def _look_once(self) -> None:
-        """Who has died, and how much patience has been used up."""
-        self._mourn()
-        now = time.perf_counter()
-        self._patient += min(_STEP, now - self._looked)
-        self._looked = now
-
-    def _evict_silent(self, late: Sequence[int]) -> None:
-        """Evict those of ``late`` that are to blame."""
-        whys = {worker: self.roster.watches.why(worker, self._patient) for worker in late}
-        in_rounds = [w for w in late if isinstance(self.roster.open[w][0][1], Rounds)]
-        answered = {w for w in late if self._wire.probe(w + 1, Tag.REPLY) is not None}
-        alive = answered | self._that_answer([w for w in in_rounds if w not in answered])
-        self.roster.watches.extend(alive, self._patient)
-        for worker in late:
-            if worker not in alive:
-                self.evict(worker, whys[worker])
-
-    def _that_answer(self, workers: Sequence[int]) -> set[int]:
-        """Workers in rounds that answer a ping soon."""
-        for worker in workers:
-            self._void.append(self._wire.send(worker + 1, (Tag.PING, Tag.PING), None, ()))
-        alive: set[int] = set()
-        nap, end = Nap(), time.perf_counter() + _PONG
-        while len(alive) < len(workers) and time.perf_counter() < end:
-            if (found := self._wire.probe(None, Tag.PONG)) is not None:
-                self._wire.header(found[0], Tag.PONG, found[1])
-                alive.add(found[0] - 1)
-            nap()
-        return alive & set(workers)
-
-    def _mourn(self) -> bool:
-        """See whether workers have died; what they had is in the roster's ``losses`` then."""
-        gone = [rank - 1 for rank in self._wire.gone]
-        self.evicted.difference_update(gone)
-        return bool(gone) and self.roster.bury(gone, DIED)
 
     def _record(self, worker: int, spans: Sequence[Span]) -> None:
         """Pass a worker's spans on, on the coordinator's clock."""

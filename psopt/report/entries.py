@@ -60,7 +60,18 @@ def check_summary(path: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
             raise _wrong(str(path), "staleness_histogram", {key: count}, "counts by whole numbers")
         _require_count(str(path), f"staleness_histogram of {key}", count)
     _check_worker_seconds(str(path), summary.get("worker_seconds") or [])
+    _check_losses(str(path), summary)
     return checked
+
+
+def _check_losses(where: str, summary: Mapping[str, Any]) -> None:
+    lost, refused = summary.get("lost_workers") or [], summary.get("refused_by") or {}
+    if not isinstance(lost, list):
+        raise _wrong(where, "lost_workers", lost, "a list")
+    if not isinstance(refused, dict) or not all(key.isdecimal() for key in refused):
+        raise _wrong(where, "refused_by", refused, "counts by worker")
+    for value in (*lost, *refused.values()):
+        _require_count(where, "lost_workers or refused_by", value)
 
 
 def _check_worker_seconds(where: str, workers: Any) -> None:

@@ -99,10 +99,24 @@ def remarks(runs: Sequence[Run]) -> list[str]:
             lines.append(
                 f"{run.label}: no evaluation, so it has no line in the plots of loss and accuracy"
             )
-        if run.summary.get("refused_updates"):
-            lines.append(f"{run.label}: {run.summary['refused_updates']} updates were refused")
+        lines += _of_losses(run)
         if any(event.get("name") == "truncated" for event in run.events):
             lines.append(f"{run.label}: the timeline is cut at log.timeline_events")
+    return lines
+
+
+def _of_losses(run: Run) -> list[str]:
+    """Who was lost on the way, and whose updates were refused."""
+    lines, summary = [], run.summary
+    if summary.get("degraded"):
+        lost = ", ".join(f"worker {worker}" for worker in summary.get("lost_workers") or ())
+        lines.append(f"{run.label}: went on without {lost or 'ranks that it lost'}")
+    if refused := summary.get("refused_updates"):
+        by = summary.get("refused_by") or {}
+        named = ", ".join(f"{count} of worker {worker}" for worker, count in sorted(by.items()))
+        lines.append(
+            f"{run.label}: {refused} updates were refused" + (f": {named}" if named else "")
+        )
     return lines
 
 

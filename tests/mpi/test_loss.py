@@ -87,6 +87,27 @@ def test_a_killed_worker(name: str, tmp_path: Path) -> None:
         assert found["parameters_sha256"] == sha
 
 
+@pytest.mark.parametrize("name", ["asp", "bsp-collective"] if TOLERANT else ["asp"])
+def test_a_worker_that_raises(name: str, tmp_path: Path) -> None:
+    """It is lost like one that was killed, where MPI goes on without it; else the job ends."""
+    path, out = written(tmp_path, name, fault="fail"), tmp_path / "run"
+    sha, samples = undisturbed(path, tmp_path)
+    with Running([*launcher(4), path, "--out", out], tmp_path) as running:
+        since = running.until_event()
+        status = running.ends(None if TOLERANT else since)
+        said = running.said
+    assert "RuntimeError: injected" in said
+    found = summary(out)
+    if not TOLERANT:
+        assert (status, found["status"]) == (1, "failed")
+        return
+    assert (status, found["status"], found["lost_workers"]) == (0, "completed", [1]), said
+    assert "warning: worker 1 has failed (rank 2 (worker 1) on" in said
+    assert found["samples"] == samples
+    if name != "asp":
+        assert found["parameters_sha256"] == sha
+
+
 def test_too_few_are_left(tmp_path: Path) -> None:
     """The job ends and says why; one that wants no loss at all ends like that everywhere."""
     path, out = written(tmp_path, "bsp", min_workers=3), tmp_path / "run"
