@@ -168,7 +168,7 @@ class MpiCrew:
             reply = arrived.pop(position)
             for total, vector in zip(out, reply.result.vectors, strict=True):
                 sum_in_order([vector] if position == 0 else [total, vector], total)
-            if position > 0:
+            if not out or reply.result.vectors[0] is not out[0]:  # else it came to its place
                 self._pool.release(reply.result.vectors)
             replies.append(reply.bare())
         return replies

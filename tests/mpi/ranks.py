@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from psopt.launch.flavour import detect_flavour, find_mpirun, mpirun_argv
+from psopt.launch.flavour import Flavour, detect_flavour, find_mpirun, mpirun_argv
 from tests.mpi.faulty import EVENT
 from tests.training import ROOT, job_file, tiny
 
@@ -29,6 +29,11 @@ START = 120.0
 """Seconds that a job has to come to what a test waits for, on a host that does other things too."""
 FAST = 10.0
 """Seconds within which a job has to end after a failure."""
+
+MPIRUN = find_mpirun()
+FLAVOUR = detect_flavour(MPIRUN)
+OPENMPI = FLAVOUR is Flavour.OPENMPI
+"""Whose MPI it is. What does not depend on that is tried with one only, for its time."""
 
 SCHEMES: dict[str, dict[str, Any]] = {
     "asp": {"name": "asp"},
@@ -54,8 +59,7 @@ def command(ranks: int = 3) -> list[str]:
 
 
 def _mpirun(ranks: int) -> list[str]:
-    mpirun = find_mpirun()
-    return mpirun_argv(mpirun, detect_flavour(mpirun), ranks)
+    return mpirun_argv(MPIRUN, FLAVOUR, ranks)
 
 
 def failing_job(folder: Path, scheme: str, **kwargs: Any) -> Path:

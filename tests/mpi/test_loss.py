@@ -13,16 +13,14 @@ from typing import Any
 import pytest
 
 from psopt import job
-from psopt.launch.flavour import Flavour, detect_flavour, find_mpirun, mpirun_argv
+from psopt.launch.flavour import mpirun_argv
 from psopt.launch.probe import survives_loss
-from tests.mpi.ranks import Running, launcher, run
+from tests.mpi.ranks import FLAVOUR, MPIRUN, OPENMPI, Running, launcher, run
 from tests.training import job_file, tiny, train
 
 pytestmark = pytest.mark.mpi
 
-MPIRUN = find_mpirun()
-FLAVOUR = detect_flavour(MPIRUN)
-TOLERANT = FLAVOUR is Flavour.OPENMPI
+TOLERANT = OPENMPI
 SCHEMES: dict[str, dict[str, Any]] = {
     "asp": {"name": "asp"},
     "wasp": {"name": "wasp", "sync_every": 5},
@@ -62,7 +60,7 @@ def undisturbed(path: Path, folder: Path) -> tuple[str, int]:
     return done.sha, done.tickets.samples
 
 
-@pytest.mark.parametrize("name", SCHEMES if TOLERANT else ["wasp", "dane"])
+@pytest.mark.parametrize("name", SCHEMES if TOLERANT else ["wasp"])
 def test_a_killed_worker(name: str, tmp_path: Path) -> None:
     path, out = written(tmp_path, name), tmp_path / "run"
     sha, samples = undisturbed(path, tmp_path)

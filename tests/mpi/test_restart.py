@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from psopt import job
-from tests.mpi.ranks import FAST, Running, failing_job, launcher
+from tests.mpi.ranks import FAST, OPENMPI, Running, failing_job, launcher
 from tests.training import job_file, tiny, train
 
 pytestmark = pytest.mark.mpi
@@ -69,7 +69,7 @@ def summary(out: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", ["collective"] if OPENMPI else SCHEMES)
 def test_a_killed_worker(name: str, tmp_path: Path) -> None:
     path, out = written(tmp_path, name), tmp_path / "run"
     with Running([*launcher(3), path, "--out", out], tmp_path) as running:
