@@ -36,7 +36,7 @@ class DeadlineConfig(Section):
     )
     least: Duration = Field(default=60.0, description="But never before (seconds, or a text).")
     first: Duration = Field(
-        default=3600.0, description="For its first task of a kind (seconds, or a text)."
+        default=14400.0, description="For its first task of a kind (seconds, or a text)."
     )
     simulated: bool = Field(
         default=False, description="Virtual workers, too; else these are waited for for ever."
