@@ -132,6 +132,7 @@ class Vigil:
 
     def _look_once(self) -> None:
         """Who has died, and how much patience has been used up."""
+        self._wire.look()
         self.mourn()
         now = time.perf_counter()
         self.now += min(_STEP, now - self._looked)

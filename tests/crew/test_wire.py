@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psopt.crew.wire import CHUNK, Outgoing, RankGone, Request, Tag, Wire, raw_bytes, spec_of
+from psopt.crew.wire import CHUNK, Outgoing, RankGone, Request, Spec, Tag, Wire, raw_bytes, spec_of
 from tests.crew import wire_cases
 from tests.crew.wire_cases import CHUNKS, REPLY, TASK, TENSORS, all_bits, receive
 from tests.replica.support import bits
@@ -185,7 +185,7 @@ def test_what_the_wire_does_not_carry(tensor: torch.Tensor) -> None:
 
 
 def test_spec() -> None:
-    assert spec_of(torch.zeros(2, 0, dtype=torch.bfloat16)) == ("bfloat16", (2, 0))
+    assert spec_of(torch.zeros(2, 0, dtype=torch.bfloat16)) == Spec("bfloat16", (2, 0))
 
 
 def test_outgoing_is_done_when_all_of_it_is() -> None:

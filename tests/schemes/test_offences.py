@@ -85,4 +85,4 @@ def test_the_last_worker_is_kept(tmp_path: Path) -> None:
     )
     done = train(config, tmp_path / "run", workers=1, faults=Faults(poisoned={0: 0.2}, seed=1))
     assert done.coordinator.crew.fates == {}
-    assert done.coordinator.progress.refused > 1
+    assert done.coordinator.progress.refused >= 1
