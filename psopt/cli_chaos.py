@@ -62,6 +62,11 @@ def chaos(
         loaded = job.load(config, chosen)
     except ConfigError as error:
         raise _refused(str(error)) from error
+    if "poison" in kinds and not loaded.scheme.takes_gradients:
+        kinds.remove("poison")
+        print("poison is left out: the server of this job takes in no gradients", flush=True)
+    if not kinds:
+        raise _refused("--faults: nothing is left to try")
     asked = _Asked(config, loaded, chosen, seed, runs)
     if simulate:
         raise typer.Exit(_simulated(asked))

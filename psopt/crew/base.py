@@ -116,7 +116,7 @@ class Lost:
     tasks: tuple[Task, ...]
 
 
-ALL_GONE = "all workers are gone; resume from the last checkpoint"
+ALL_GONE = "all workers are gone; resume from the last checkpoint, if there is one"
 """What ``WorkerLost`` says where nobody is left."""
 
 

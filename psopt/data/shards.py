@@ -70,8 +70,9 @@ class Shard:
 
 
 def part_of(count: int, part: float) -> int:
-    """Rows of the first ``part`` of ``count``, at least one."""
-    return max(1, round(part * count))
+    """Rows of the first ``part`` of ``count``: at least one, and not all of several where it is below 1."""
+    most = count if part >= 1.0 else max(1, count - 1)
+    return max(1, min(round(part * count), most))
 
 
 def _labels(train: Split) -> Rows:

@@ -216,6 +216,11 @@ class Scheme(ABC):
     free: ClassVar[frozenset[str]] = frozenset()  # options that a resumed run may change
 
     @property
+    def takes_gradients(self) -> bool:
+        """Whether the server takes in gradients of batches, so that it can refuse a bad one."""
+        return False
+
+    @property
     def measures_objective(self) -> bool:
         """Whether updates tell the objective over the whole training set."""
         return False

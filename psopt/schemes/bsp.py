@@ -63,6 +63,11 @@ class Bsp(Scheme):
         Field(ge=1, description="Batches in a round; null: the number of workers at the start"),
     ] = None
 
+    @property
+    def takes_gradients(self) -> bool:
+        """Unless the workers sum them up."""
+        return self.exchange == "server"
+
     def init(self, context: Context) -> BspState:
         """Lend the workers the first version."""
         context.publish()

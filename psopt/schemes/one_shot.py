@@ -8,17 +8,18 @@ part r of each shard's samples, (w - r v) / (1 - r) has a bias of smaller order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from psopt.crew.base import LocalSolve, Tally, part_of
+from psopt.crew.base import LocalSolve, Shard, Tally, part_of
 from psopt.schemes.base import SECTION, Context
 from psopt.schemes.exchange import descend
 from psopt.schemes.local import LocalConfig, Solving
-from psopt.schemes.shards import ShardScheme, ShardState
+from psopt.schemes.shards import ShardScheme
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
@@ -45,18 +46,27 @@ class OneShot(ShardScheme):
 
     def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]]:
         """The one round."""
-        way = self._solve(context, state, 1.0)
-        if self.part is not None:
-            way.sub_(self._solve(context, state, self.part), alpha=self.part).div_(1.0 - self.part)
+        parts = self.parts(context, state)
+        if self.part is None:
+            way = self._solve(context, parts, 1.0)
+        else:  # r of a shard is the part of its rows that is really taken
+            rows = [shard.count(context.tickets.rows) for shard, _ in parts]
+            taken = [part_of(count, self.part) / count if count > 1 else 0.0 for count in rows]
+            pairs = list(zip(parts, taken, strict=True))
+            way = self._solve(context, [(k, share / (1.0 - r)) for (k, share), r in pairs], 1.0)
+            some = [(k, share * r / (1.0 - r)) for (k, share), r in pairs]
+            way.sub_(self._solve(context, some, self.part))
         context.place(context.server.vectors[0] + way)
         state.over = "one shot"
         return self.observe(context, state), {}
 
-    def _solve(self, context: Context, state: ShardState, part: float) -> Tensor:
-        """Mean way from the start to the solutions on ``part`` of each shard."""
+    def _solve(
+        self, context: Context, shares: Sequence[tuple[Shard, float]], part: float
+    ) -> Tensor:
+        """Sum of the ways from the start to the solutions on ``part`` of each shard, times its share."""
         version = context.server.version
         tasks = [
             LocalSolve(version, shard, share, self.local.method, part=part)
-            for shard, share in self.parts(context, state)
+            for shard, share in shares
         ]
         return descend(context, tasks)

@@ -32,6 +32,7 @@ from psopt.schemes.exchange import account, probe
 from psopt.schemes.local import LocalConfig, Solving
 
 _RISEN = 1e3  # a rise by so many times the objective of the start, or its first change, is lost
+_ABSURD = 1e12  # and so is this one, the first included, times an objective of at least 1
 
 StateT = TypeVar("StateT", bound="ShardState")
 
@@ -230,7 +231,8 @@ class ShardScheme(Scheme):
         size, change = abs(state.first), state.measured - state.first
         if state.scale is None:
             state.scale = max(size, abs(change))
-        if change <= _RISEN * state.scale and state.measured >= lowest(size):
+        bearable = min(_RISEN * state.scale, _ABSURD * max(size, 1.0))
+        if change <= bearable and state.measured >= lowest(size):
             return
         rounds = "1 round" if state.round == 1 else f"{state.round} rounds"
         lost = Spoilt(

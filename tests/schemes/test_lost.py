@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import torch
 from torch import Tensor
 
 from psopt.schemes import SCHEMES
+from psopt.schemes.base import Spoilt
+from psopt.schemes.shards import ShardState
 from tests.training import Trained, configured, tiny, train
 
 BATCH_METHODS = sorted(name for name in SCHEMES if not SCHEMES[name].needs_optimizer)
@@ -98,3 +101,22 @@ def test_without_a_minimum(name: str, tmp_path: Path) -> None:
     if name in SHORT:
         assert done.coordinator.progress.objective is not None
         assert -1e20 < done.coordinator.progress.objective < -100.0
+
+
+@pytest.mark.parametrize(
+    ("first", "measured", "lost"),
+    [
+        (3.3, 1.9e57, True),  # the first change says nothing of what is usual any more
+        (3.3, 1e12, False),
+        (1e-30, 1e11, False),
+        (1e20, 9e31, False),
+        (1e20, 2e32, True),
+    ],
+)
+def test_a_first_round_may_rise_but_not_without_end(
+    first: float, measured: float, *, lost: bool
+) -> None:
+    scheme = SCHEMES["one_shot"](name="one_shot")  # type: ignore[call-arg]
+    state = ShardState(3, round=1, first=first, measured=measured)
+    with pytest.raises(Spoilt) if lost else contextlib.nullcontext():
+        scheme.check(state)  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from psopt import job
-from psopt.data.shards import Shard
+from psopt.data.shards import Shard, part_of
 from tests.schemes.ridge import L2, ridge
 from tests.training import Trained, train
 
@@ -98,13 +98,20 @@ def test_admm(quadratic: Quadratic) -> None:
     quadratic.check({"name": "admm", "rho": rho}, expected)
 
 
-@pytest.mark.parametrize("part", [None, 0.5])
+@pytest.mark.parametrize("part", [None, 0.5, 0.999])
 def test_one_shot(part: float | None, quadratic: Quadratic) -> None:
-    """AVGM and SAVGM of Zhang et al.: (w - r v) / (1 - r)."""
-    w = quadratic.mean(lambda k: quadratic.solve(k, L2, quadratic.shard(k)[1]))
-    if part is not None:
-        v = quadratic.mean(lambda k: quadratic.solve(k, L2, quadratic.shard(k, part)[1], part))
-        w = (w - part * v) / (1 - part)
+    """The mean solution; r of the bias correction is the part of a shard that was really solved."""
+
+    def solution(k: int) -> Vector:
+        whole = quadratic.solve(k, L2, quadratic.shard(k)[1])
+        if part is None:
+            return whole
+        count = len(quadratic.rows[k])
+        r = min(round(part * count), count - 1) / count
+        some = quadratic.solve(k, L2, quadratic.shard(k, r)[1], r)
+        return (whole - r * some) / (1 - r)
+
+    w = quadratic.mean(solution)
     quadratic.check({"name": "one_shot", "part": part}, [w])
 
 
@@ -132,3 +139,9 @@ def test_giant_does_not_take_a_long_step_that_leads_nowhere(tmp_path: Path) -> N
     assert min(steps[:4]) < 1.0
     gaps = [row["objective"] - given.least for row in done.rows("step")]
     assert gaps[-1] < 1e-3 * gaps[0]
+
+
+def test_a_part_is_no_whole() -> None:
+    assert [part_of(count, 0.5) for count in (1, 2, 3, 4)] == [1, 1, 2, 2]
+    assert [part_of(count, 0.999) for count in (1, 2, 100)] == [1, 1, 99]
+    assert part_of(7, 1.0) == 7
