@@ -26,5 +26,5 @@ def test_ranks_that_hang_in_finalize_are_ended() -> None:
     except RanksError as ended:
         said = str(ended)
         assert ": status " in said, said
-    assert said.count("done\n") == 3, said
+    assert said.count("done") == 3, said  # ranks may print into each other's lines
     assert "left behind" not in said
