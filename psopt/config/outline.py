@@ -20,12 +20,12 @@ def unknown_key(model: type[BaseModel], path: Path) -> str:
     valid = keys_at(model, path[:-1])
     if nearest(key, valid) is None:
         elsewhere = [
-            f"{section}.{key}" if section else key
+            f"'{section}.{key}'" if section else f"{key!r} at the top level"
             for section in ("", *_fields(model))
             if section not in path and key in keys_at(model, (section,) if section else ())
         ]
         if elsewhere:
-            return f"unknown key {key!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
+            return f"unknown key {key!r}; did you mean {' or '.join(elsewhere)}?"
     owners = _owners(model, path)
     if owners and nearest(key, valid) is None:
         return f"{unknown('key', key, valid)} ({key!r} belongs to {' and '.join(owners)})"

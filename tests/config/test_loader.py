@@ -189,7 +189,10 @@ def test_every_line_names_the_file(bench: Bench) -> None:
             MINIMAL + "train: {workers: 3}\n",
             "5:9: train: unknown key 'workers'; did you mean 'cluster.w",
         ),
-        (MINIMAL + "train: {seed: 3}\n", "5:9: train: unknown key 'seed'; did you mean 'seed' or"),
+        (
+            MINIMAL + "train: {seed: 3}\n",
+            "5:9: train: unknown key 'seed'; did you mean 'seed' at the top level or",
+        ),
         (MINIMAL + "1: 1\n", "5:1: unknown key '1'; valid: name"),
         (MINIMAL + "? ''\n: 1\n", "5:3: unknown key ''; valid: name"),
         (MINIMAL + "~: 1\n", "5:1: unknown key '~'; valid: name"),
