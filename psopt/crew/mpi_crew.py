@@ -9,7 +9,7 @@ again, so a step copies nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,13 +29,13 @@ from psopt.crew.base import (
 from psopt.crew.meeting import by_round
 from psopt.crew.patience import Terms
 from psopt.crew.post import Post
+from psopt.crew.posted import Posted
 from psopt.crew.wire import Wire
 
 _SPARE_BYTES = 256 << 20
-_NOWHERE: Mapping[int, Vectors] = {}
 
 
-class MpiCrew:
+class MpiCrew(Posted):
     """Workers on the other ranks; it goes on without those that die where the wire survives that.
 
     Args:
@@ -50,7 +50,8 @@ class MpiCrew:
     ) -> None:
         self._goes_on = terms is not None and terms.goes_on
         self._post = Post(wire, workers, observer, terms or Terms())
-        self._roster, self._pool = self._post.roster, self._post.pool
+        super().__init__(self._post, self._post.vigil)
+        self._pool = self._post.pool
         self._meeting = 0
 
     def open(self) -> list[dict[str, Any]]:
@@ -62,49 +63,17 @@ class MpiCrew:
         return self._post.open()
 
     @property
-    def workers(self) -> tuple[int, ...]:
-        """Ids of the live workers, in order."""
-        return self._roster.workers
-
-    @property
-    def fates(self) -> Mapping[int, str]:
-        """Why each worker that is gone is gone."""
-        return self._roster.fates
-
-    @property
-    def late(self) -> int:
-        """Replies of workers that were gone already, which were refused."""
-        return self._post.vigil.late
-
-    @property
     def deserters(self) -> tuple[int, ...]:
         """Evicted workers that have not left: MPI cannot end in order."""
         return tuple(sorted(self._post.vigil.evicted))
-
-    def idle(self) -> Sequence[int]:
-        """Workers that owe no reply, longest free first."""
-        return tuple(self._roster.idle)
 
     def now(self) -> float:
         """Seconds since the crew opened."""
         return self._post.now()
 
-    def publish(self, version: int, vectors: Vectors, structure: Any = None) -> None:
-        """Lend ``vectors`` as ``version``."""
-        self._post.published[version] = (vectors, structure)
-
     def retire(self, version: int) -> None:
         """Take ``version`` back once nothing of it is on its way."""
         self._post.retire(version)
-
-    def evict(self, worker: int, why: str) -> None:
-        """Go on without ``worker``."""
-        self._post.vigil.evict(worker, why)
-
-    def submit(self, worker: int, task: Task) -> None:
-        """Send ``task``; ``collect`` hands its reply over."""
-        self._post.send(worker, task)
-        self._roster.submit(worker)
 
     def collect(self) -> Reply | Lost:
         """The next reply to arrive, or the next loss."""

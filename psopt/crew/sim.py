@@ -9,9 +9,8 @@ workers and their messages happens on that clock, and the run goes on with those
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from psopt.crew.base import (
     Evaluate,
@@ -29,12 +28,13 @@ from psopt.crew.base import (
 )
 from psopt.crew.faults import NONE, Faults
 from psopt.crew.patience import Patience
+from psopt.crew.posted import Posted
 from psopt.crew.virtual import Network, nbytes
 from psopt.crew.virtual_post import Compute, VirtualPost
 from psopt.replica.replica import Replica
 
 
-class SimCrew:
+class SimCrew(Posted):
     """Virtual workers that share ``replica``.
 
     Args:
@@ -63,47 +63,16 @@ class SimCrew:
         self._post = VirtualPost(
             replica, workers, compute, network, server_cost, observer, faults, patience
         )
-        self._roster, self._network = self._post.roster, network
-
-    @property
-    def workers(self) -> tuple[int, ...]:
-        """Ids of the live workers, in order."""
-        return self._roster.workers
-
-    @property
-    def fates(self) -> Mapping[int, str]:
-        """Why each worker that is gone is gone."""
-        return self._roster.fates
-
-    @property
-    def late(self) -> int:
-        """Replies that were refused: their worker was gone, or had given them already."""
-        return self._post.late
-
-    def idle(self) -> Sequence[int]:
-        """Workers that owe no reply, longest free first."""
-        return tuple(self._roster.idle)
+        super().__init__(self._post, self._post)
+        self._network = network
 
     def now(self) -> float:
         """Virtual seconds."""
         return self._post.now
 
-    def publish(self, version: int, vectors: Vectors, structure: Any = None) -> None:
-        """Lend ``vectors`` as ``version``."""
-        self._post.published[version] = (vectors, structure)
-
     def retire(self, version: int) -> None:
         """Take ``version`` back: tasks have read it when they were given out."""
         self._post.published.pop(version, None)
-
-    def evict(self, worker: int, why: str) -> None:
-        """Go on without ``worker``; it may still be heard of."""
-        self._post.bury(worker, why)
-
-    def submit(self, worker: int, task: Task) -> None:
-        """Perform ``task`` now; ``collect`` hands its reply over when it is due."""
-        self._post.send(worker, task)
-        self._roster.submit(worker)
 
     def collect(self) -> Reply | Lost:
         """The event that is next in virtual time."""

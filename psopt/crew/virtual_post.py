@@ -141,18 +141,18 @@ class VirtualPost:
             if not self._events or due <= self._events[0].at:
                 self.now = max(self.now, due)
                 for worker in roster.watches.overdue(self.now):
-                    self.bury(worker, roster.watches.why(worker, self.now))
+                    self.evict(worker, roster.watches.why(worker, self.now))
                 continue
             event = heapq.heappop(self._events)
             worker, open_tasks = event.worker, roster.open.get(event.worker)
             if event.reply is None:
                 self.now = max(self.now, event.at)
-                self.bury(worker, DIED)
+                self.evict(worker, DIED)
             elif not open_tasks or open_tasks[0][0] != event.serial:
                 self.late += 1  # from a worker that is gone, or for the second time
             elif event.damaged:
                 self.now = max(self.now, event.at)
-                self.bury(worker, DAMAGED)
+                self.evict(worker, DAMAGED)
             else:
                 return event.serial, self._arrive(event, event.reply)
         return None
@@ -169,7 +169,7 @@ class VirtualPost:
         self._free[worker] = max(self._free[worker], arrival)
         return reply
 
-    def bury(self, worker: int, why: str) -> None:
+    def evict(self, worker: int, why: str) -> None:
         """Forget a worker; what it had is in the roster's ``losses`` then."""
         if self.roster.bury([worker], why):
             del self._free[worker]
@@ -193,6 +193,6 @@ class VirtualPost:
         self._observe(0, ("wait", start, self.now))
         dead = [w for w in self.roster.workers if self._faults.death(w) <= self.now]
         for worker in dead:
-            self.bury(worker, DIED)
+            self.evict(worker, DIED)
         if dead:  # those that are left do the round again
             self.pass_round(counts)

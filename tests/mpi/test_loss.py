@@ -60,14 +60,18 @@ def undisturbed(path: Path, folder: Path) -> tuple[str, int]:
     return done.sha, done.tickets.samples
 
 
+def after_the_fault(path: Path, out: Path, folder: Path) -> tuple[int, str]:
+    """How a job of three workers ends after its fault, at once where that is not survived; what it said."""
+    with Running([*launcher(4), path, "--out", out], folder) as running:
+        since = running.until_event()
+        return running.ends(None if TOLERANT else since), running.said
+
+
 @pytest.mark.parametrize("name", SCHEMES if TOLERANT else ["wasp"])
 def test_a_killed_worker(name: str, tmp_path: Path) -> None:
     path, out = written(tmp_path, name), tmp_path / "run"
     sha, samples = undisturbed(path, tmp_path)
-    with Running([*launcher(4), path, "--out", out], tmp_path) as running:
-        since = running.until_event()
-        status = running.ends(None if TOLERANT else since)
-        said = running.said
+    status, said = after_the_fault(path, out, tmp_path)
     assert "psopt: rank 2 (worker 1) on" in said
     assert "was killed by signal 9" in said
     if TOLERANT:
@@ -90,10 +94,7 @@ def test_a_worker_that_raises(name: str, tmp_path: Path) -> None:
     """It is lost like one that was killed, where MPI goes on without it; else the job ends."""
     path, out = written(tmp_path, name, fault="fail"), tmp_path / "run"
     sha, samples = undisturbed(path, tmp_path)
-    with Running([*launcher(4), path, "--out", out], tmp_path) as running:
-        since = running.until_event()
-        status = running.ends(None if TOLERANT else since)
-        said = running.said
+    status, said = after_the_fault(path, out, tmp_path)
     assert "RuntimeError: injected" in said
     found = summary(out)
     if not TOLERANT:
