@@ -62,9 +62,9 @@ def chaos(
         loaded = job.load(config, chosen)
     except ConfigError as error:
         raise _refused(str(error)) from error
-    if "poison" in kinds and not loaded.scheme.takes_gradients:
+    if "poison" in kinds and loaded.scheme.among_themselves:
         kinds.remove("poison")
-        print("poison is left out: the server of this job takes in no gradients", flush=True)
+        print("poison is left out: it does not reach what workers exchange among themselves")
     if not kinds:
         raise _refused("--faults: nothing is left to try")
     asked = _Asked(config, loaded, chosen, seed, runs)

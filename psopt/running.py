@@ -129,7 +129,7 @@ def work(world: World, config: JobConfig[Scheme]) -> int:
     wire = Wire(world.ranks, digest=config.cluster.digest)
     link = MpiLink(wire, world.rank, world.size, clock, partial(wrong.message, worker))
     emulated = partial(compute_times(config), worker) if config.cluster.emulate else None
-    serve(link, parts.replica(clock), introduction, emulated, partial(wrong.poison, worker))
+    serve(link, parts.replica(clock), introduction, emulated, partial(wrong.poisons, worker))
     return 0
 
 

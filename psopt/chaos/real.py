@@ -175,12 +175,11 @@ def right(outcome: Outcome, calm: Outcome, *, synchronous: bool) -> str:
         return "hung"
     if outcome.status != 0 or found.get("status") != "completed":
         return f"status {outcome.status}: {found.get('reason', 'no summary')}"
-    poisoned = outcome.fault == "poison"
     if found["samples"] + found["refused_samples"] != calm.summary["samples"]:
         return f"{found['samples']} samples, not {calm.summary['samples']}"
     if (
         synchronous
-        and not poisoned
+        and not found["refused_updates"]
         and found["parameters_sha256"] != calm.summary["parameters_sha256"]
     ):
         return "other parameters than without faults"

@@ -81,8 +81,8 @@ class FaultsConfig(Section):
     )
     poisoned: dict[WorkerId, Probability] = Field(
         default={},
-        description="Worker id to the probability that a gradient of it is not a number; in schemes whose "
-        "server takes in gradients of batches.",
+        description="Worker id to the probability that the gradients of a task come out as not a number; not "
+        "those that workers exchange among themselves.",
     )
     seed: int | None = Field(
         default=None, ge=0, description="Seed of the faults; the job's seed when not given."

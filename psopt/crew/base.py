@@ -23,6 +23,9 @@ this process (``crew/sim.py``). The contract, tested over both by ``tests/crew/t
   ``together`` again from its version; what was submitted to it comes back from ``collect`` as
   ``Lost``. Replies that have arrived count. Where nobody is left, all of these raise
   ``WorkerLost``. Only crews that say so below can lose a worker and go on.
+- A reply to a task on a shard, of ``gather``, ``reduce`` or ``each``, that is not finite does not count
+  before a second worker has said the same, if there is one; a worker whom the second contradicts is
+  among the ``disproved``.
 - ``evict`` makes a worker a lost one. A crew with patience does so itself to one that does not answer;
   whatever comes from it afterwards is refused. ``fates`` says why each lost worker is lost.
 - ``Reply.result.vectors`` are borrowed until the next call that takes in replies.
@@ -142,6 +145,9 @@ class Crew(Protocol):
     @property
     def late(self) -> int:
         """Replies that were refused: their worker was lost, or had given them already."""
+
+    def disproved(self) -> Sequence[int]:
+        """Workers whose reply was not finite where another's was, since the last call."""
 
     def idle(self) -> Sequence[int]:
         """Live workers that owe ``collect`` no reply, in the order in which they became free."""

@@ -7,13 +7,16 @@ dies in one by the same draws; other deaths, and stops, are signals there, which
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
-from psopt.replica.tasks import Gradient, Result, Task, Vectors
+from psopt.replica.batch_tasks import LocalSolve, ShardGradient, Slices
+from psopt.replica.tasks import Gradient, Task, Vectors
+
+_POISONED = (Gradient, Slices, ShardGradient, LocalSolve)
 
 FOREVER = float("inf")
 
@@ -47,7 +50,7 @@ class Faults:
         delay: seconds by which it is on average (exponential).
         doubled: probability that a reply arrives twice.
         damaged: probability that a reply's bits are flipped on the way, by worker.
-        poisoned: probability that a worker's gradient is not a number, by worker.
+        poisoned: probability that the gradients of a task are not numbers, by worker.
         seed: of all draws.
     """
 
@@ -89,15 +92,12 @@ class Faults:
         deadly = number == self.deaths_in_message.get(worker)
         return Fate(delay, again, damaged < self.damaged.get(worker, 0.0), deadly)
 
-    def poison(self, worker: int, task: Task, result: Result) -> Result:
-        """``result``, or what a worker with a fault in its memory makes of it; vectors are changed in place."""
+    def poisons(self, worker: int, task: Task) -> bool:
+        """Whether the gradients of ``task`` come out as not a number, as from a fault in the memory."""
         probability = self.poisoned.get(worker, 0.0)
-        if not probability or not isinstance(task, Gradient):
-            return result
-        if self._stream(worker, 1).random() >= probability:
-            return result
-        result.vectors[0].fill_(float("nan"))
-        return replace(result, tallies=tuple(replace(t, finite=False) for t in result.tallies))
+        if not probability or not isinstance(task, _POISONED):
+            return False
+        return bool(self._stream(worker, 1).random() < probability)
 
     def _stream(self, worker: int, use: int) -> np.random.Generator:
         key = (worker, use)

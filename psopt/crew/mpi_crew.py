@@ -99,7 +99,9 @@ class MpiCrew(Posted):
                 self._roster.deal_again(wanted, self._post.send)
                 continue
             serial, reply = came
-            if serial in wanted:
+            if self._doubts.asks_again(serial, reply):
+                self._pool.release(reply.result.vectors)
+            elif serial in wanted:
                 yield wanted.pop(serial), reply
                 self._pool.release(reply.result.vectors)
             else:
@@ -130,6 +132,8 @@ class MpiCrew(Posted):
                 if came is None:
                     self._roster.deal_again(wanted, self._post.send)
                     serials |= {p: s for s, p in wanted.items()}
+                elif self._doubts.asks_again(*came):
+                    self._give_back(came[1].result.vectors, out)
                 elif came[0] in wanted:
                     arrived[wanted.pop(came[0])] = came[1]
                 else:
@@ -137,10 +141,14 @@ class MpiCrew(Posted):
             reply = arrived.pop(position)
             for total, vector in zip(out, reply.result.vectors, strict=True):
                 sum_in_order([vector] if position == 0 else [total, vector], total)
-            if not out or reply.result.vectors[0] is not out[0]:  # else it came to its place
-                self._pool.release(reply.result.vectors)
+            self._give_back(reply.result.vectors, out)
             replies.append(reply.bare())
         return replies
+
+    def _give_back(self, vectors: Vectors, out: Vectors) -> None:
+        """Memory of a reply that has been read, unless it came to its place."""
+        if not out or vectors[0] is not out[0]:
+            self._pool.release(vectors)
 
     def together(self, task: Rounds) -> tuple[int, list[tuple[Tally, ...]]]:
         """Rounds among the workers; every worker reports its own slots."""

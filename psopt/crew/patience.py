@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from psopt.replica.tasks import Task
 
+_SOON = 10.0  # seconds that any host has to answer at once
 _FORGOTTEN = 0.02  # share of the longest that a quicker reply takes off
 
 
@@ -72,10 +73,10 @@ class Watches:
         self._due: list[tuple[float, int]] = []  # those of replies that have come are passed over
 
     def begin(self, worker: int, task: Task, now: float, *, soon: bool = False) -> None:
-        """``worker`` is doing ``task`` from ``now`` on; one that is done ``soon`` has the least time."""
+        """``worker`` is doing ``task`` from ``now`` on; one that is done ``soon`` has the least time, or 10 s."""
         if self._patience is not None:
             kind = type(task)
-            allowed = self._patience.least if soon else self._allowed(worker, kind)
+            allowed = max(self._patience.least, _SOON) if soon else self._allowed(worker, kind)
             self._start(worker, _Watch(kind, now, now + allowed))
 
     def end(self, worker: int, now: float) -> None:

@@ -76,22 +76,27 @@ class Post:
         """Seconds since the crew opened."""
         return time.perf_counter() - self._origin
 
-    def send(self, worker: int, task: Task) -> int:
-        """Send ``task``, with its version's vectors when the worker does not hold them; its serial number."""
+    def send(self, worker: int, task: Task, serial: int | None = None) -> int:
+        """Send ``task``, with its version's vectors when the worker does not hold them.
+
+        Returns:
+            Its serial number: ``serial``, or a new one.
+        """
         vectors: Vectors = ()
         structure: Any = None
         if needs_vectors(task, self.roster.held.get(worker)):
             vectors, structure = self.published[task.version]
-        self._serial += 1
-        header = (self._serial, task, structure)
+        if serial is None:
+            serial = self._serial = self._serial + 1
+        header = (serial, task, structure)
         outgoing = self._wire.send(worker + 1, (Tag.TASK, Tag.TASK_VECTOR), header, vectors)
         leaving = self._leaving.setdefault(task.version, deque())
         while leaving and leaving[0][1].done():
             leaving.popleft()
         leaving.append((worker, outgoing))
         self.roster.held[worker] = task.version
-        self.roster.given(worker, self._serial, task, self.vigil.now)
-        return self._serial
+        self.roster.given(worker, serial, task, self.vigil.now)
+        return serial
 
     def retire(self, version: int) -> None:
         """Returns once nothing of ``version`` is on its way to a worker that counts."""

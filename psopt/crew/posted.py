@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from psopt.crew.base import Task, Vectors
+from psopt.crew.doubt import Doubts
 from psopt.crew.roster import Roster
 
 
@@ -15,8 +16,8 @@ class Sender(Protocol):
     roster: Roster
     published: dict[int, tuple[Vectors, Any]]
 
-    def send(self, worker: int, task: Task) -> int:
-        """Give ``task`` to ``worker``; its serial number."""
+    def send(self, worker: int, task: Task, serial: int | None = None) -> int:
+        """Give ``task`` to ``worker``; its serial number, a new one if none is given."""
 
 
 class Watch(Protocol):
@@ -42,6 +43,7 @@ class Posted:
 
     def __init__(self, sender: Sender, watch: Watch) -> None:
         self._sender, self._watch, self._roster = sender, watch, sender.roster
+        self._doubts = Doubts(self._roster, sender.send)
 
     @property
     def workers(self) -> tuple[int, ...]:
@@ -57,6 +59,10 @@ class Posted:
     def late(self) -> int:
         """Replies that were refused: their worker was gone, or had given them already."""
         return self._watch.late
+
+    def disproved(self) -> Sequence[int]:
+        """Workers whose reply was not finite where another's was, since the last call."""
+        return self._doubts.take()
 
     def idle(self) -> Sequence[int]:
         """Workers that owe no reply, longest free first."""

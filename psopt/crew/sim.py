@@ -94,6 +94,8 @@ class SimCrew(Posted):
                 self._roster.deal_again(wanted, self._post.send)
                 continue
             serial, reply = event
+            if self._doubts.asks_again(serial, reply):
+                continue
             if serial in wanted:
                 yield wanted.pop(serial), reply
             else:

@@ -92,11 +92,16 @@ class VirtualPost:
         if needs_vectors(task, replica.version):
             vectors, structure = self.published[task.version]
             replica.load(task.version, vectors, structure)
+        replica.poisoned = self._faults.poisons(worker, task)
         result = replica.perform(task, Alone(), memory)
         return replace(result, vectors=tuple(vector.clone() for vector in result.vectors))
 
-    def send(self, worker: int, task: Task) -> int:
-        """Perform ``task`` now and schedule its reply; the serial number of the event."""
+    def send(self, worker: int, task: Task, serial: int | None = None) -> int:
+        """Perform ``task`` now and schedule its reply.
+
+        Returns:
+            The serial number of the event: ``serial``, which it had before, or a new one.
+        """
         sent = needs_vectors(task, self.roster.held.get(worker))
         carried: Vectors = self.published[task.version][0] if sent else ()
         self.roster.held[worker] = task.version
@@ -104,25 +109,33 @@ class VirtualPost:
         start = max(self._network.to_worker(self.now, nbytes(carried)), free)
         result = self.perform(worker, task)
         seconds = self._compute_seconds(worker, result)
-        result = self._faults.poison(worker, task, replace(result, seconds=seconds))
+        result = replace(result, seconds=seconds)
         start, end = self._faults.through(worker, start, seconds)
         death = self._faults.death(worker)
         self._observe(worker + 1, ("wait", free, max(free, min(start, death))))
         self._observe(worker + 1, ("compute", min(start, death), min(end, death)))
         self._free[worker] = end
-        self._serial += 1
-        if end < death:
-            self._send_home(worker, end, Reply(worker, task, result))
+        if serial is None:
+            serial = self._serial = self._serial + 1
         else:
-            heapq.heappush(self._events, _Event(max(death, self.now), self._serial, worker, None))
-        self.roster.given(worker, self._serial, task, self.now)
-        return self._serial
+            self._forget(serial)
+        if end < death:
+            self._send_home(worker, end, serial, Reply(worker, task, result))
+        else:
+            heapq.heappush(self._events, _Event(max(death, self.now), serial, worker, None))
+        self.roster.given(worker, serial, task, self.now)
+        return serial
 
-    def _send_home(self, worker: int, end: float, reply: Reply) -> None:
+    def _forget(self, serial: int) -> None:
+        """A reply that has come does not come a second time."""
+        self._events = [event for event in self._events if event.serial != serial]
+        heapq.heapify(self._events)
+
+    def _send_home(self, worker: int, end: float, serial: int, reply: Reply) -> None:
         """Schedule the arrival of a reply; those of one worker do not overtake each other."""
         fate = self._faults.message(worker)
         at = self._sent[worker] = max(end + fate.delay, self._sent.get(worker, 0.0))
-        event = _Event(at, self._serial, worker, None if fate.deadly else reply, fate.damaged)
+        event = _Event(at, serial, worker, None if fate.deadly else reply, fate.damaged)
         heapq.heappush(self._events, event)
         if fate.again is not None:
             heapq.heappush(self._events, replace(event, at=at + fate.again))

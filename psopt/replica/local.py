@@ -31,6 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from psopt.optim.finite import is_finite
 from psopt.optim.inner import add, dot, norm_max
 from psopt.optim.lbfgs import LBFGS, LBFGSOptions
 from psopt.optim.progress import lowest
@@ -114,7 +115,7 @@ def _lbfgs(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
         value = local.loss(point, out) + dot(linear, way) + curb / 2 * dot(way, way)
         add(out.add_(linear), way, curb)
         solver.tell(value, out)
-        seen = seen or math.isfinite(value)
+        seen = seen or (math.isfinite(value) and is_finite(out))
         small = dot(solver.gradient, solver.gradient) <= limit
     walled = solver.status is Status.NON_FINITE and not solver.iterations
     if not seen or walled or solver.status is Status.UNBOUNDED:

@@ -62,6 +62,7 @@ class Replica:
     Attributes:
         version: that the parameters are at; -1 before the first ``load``.
         carried: what came with the version beside the model's own vectors, on the host; None: nothing.
+        poisoned: gradients come out as not a number, for a trial.
         kept: state before the rounds that ran last, where it was asked for.
         total: host vector (n,) for the sum of a round's gradients.
     """
@@ -85,6 +86,7 @@ class Replica:
         self.carried: Any = None
         self.kept: Kept | None = None
         self.device = model.parameters.device
+        self.poisoned = False
         self._make_optimizer = optimizer
         self._optimizer: FirstOrder | None = None
         self._seed, self._chunk, self.l2 = seed, evaluation_batch, l2
@@ -197,6 +199,8 @@ class Replica:
         loss = self.loss(output, y)
         torch.autograd.backward(loss)
         self.model.gather_gradients(views)
+        for view in views if self.poisoned else ():
+            view.fill_(math.nan)
         return loss, output
 
     def part(self, ticket: Ticket, views: tuple[Tensor, ...]) -> Tally:

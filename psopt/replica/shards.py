@@ -29,9 +29,12 @@ def perform_shard_gradient(replica: Replica, task: ShardGradient, memory: Memory
     part = _Part(replica, task.shard)
     gradient = torch.empty_like(replica.model.parameters)
     tallies = part.gradient(gradient)
-    memory.shards[task.shard] = Known(task.version, tallies.loss / tallies.count, gradient)
     out = gradient * task.weight
     finite = is_finite(out)
+    if (
+        finite
+    ):  # else another worker may be asked, and a local problem begins with a gradient of its own
+        memory.shards[task.shard] = Known(task.version, tallies.loss / tallies.count, gradient)
     return Result(
         (Tally(tallies.loss, tallies.correct, tallies.count, finite),), (out.cpu(),), task.version
     )
@@ -76,7 +79,7 @@ def _known(part: _Part, task: LocalSolve, memory: Memory) -> Known:
     gradient = torch.empty_like(part.parameters)
     tallies = part.gradient(gradient)
     known = Known(task.version, tallies.loss / tallies.count, gradient)
-    if task.base is not None and task.part == 1.0:
+    if task.base is not None and task.part == 1.0 and is_finite(gradient):
         memory.bases[task.shard] = replace(known, version=task.base)
     return known
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import update_bn
 
+from psopt.optim.finite import all_finite
 from psopt.optim.inner import norm_max
 from psopt.replica.batch_tasks import Buffers, HandOver, Slices
 from psopt.replica.memory import Memory
@@ -66,7 +67,7 @@ def perform_buffers(replica: Replica, task: Buffers) -> Result:
     update_bn((replica.batch(ticket)[0] for ticket in task.tickets), replica.model.module)
     replica.model.gather_buffers()
     vectors = tuple(group.flat.cpu().clone() for group in replica.model.buffers)
-    return Result((), vectors, replica.version)
+    return Result((Tally(0.0, None, 0, all_finite(vectors)),), vectors, replica.version)
 
 
 def _slice(replica: Replica, task: Slices, ticket: Ticket, total: Tensor) -> tuple[Tally, float]:

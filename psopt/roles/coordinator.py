@@ -119,7 +119,10 @@ class Coordinator:
         """The loop."""
         while (reason := self._schedule.reason_to_stop(self.progress)) is None:
             before = self._position()
-            updates = self.scheme.step(self.context, self.state, self._schedule.limit(before))
+            try:
+                updates = self.scheme.step(self.context, self.state, self._schedule.limit(before))
+            finally:
+                self.context.disprove(self.crew.disproved())
             self._account(updates)
             self._watch()
             self.saver.look()
@@ -207,6 +210,7 @@ class Coordinator:
     def _bring_home(self) -> None:
         """Have the server hold the newest parameters, which are fit to be measured and saved."""
         self.scheme.home(self.context, self.state)
+        self.context.disprove(self.crew.disproved())
         if not is_finite(self.server.model.parameters):
             raise Spoilt(f"the parameters are not finite at step {self.progress.step}")
         if not all_finite(self.server.vectors):

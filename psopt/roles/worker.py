@@ -41,7 +41,7 @@ def serve(
     replica: Replica,
     introduction: dict[str, Any],
     emulated: Callable[[int], float] | None = None,
-    spoil: Callable[[Task, Result], Result] = lambda task, result: result,
+    poisons: Callable[[Task], bool] = lambda task: False,
 ) -> None:
     """Serve tasks until the coordinator says that the job is over.
 
@@ -51,7 +51,7 @@ def serve(
         introduction: what this worker says of itself.
         emulated: seconds that a task over so many samples has to take at least; evaluations are
             measurement, and take what they take.
-        spoil: what a fault makes of a task's result, for a trial.
+        poisons: whether the gradients of a task come out as not a number, for a trial.
     """
     link.introduce(introduction)
     memory = Memory()
@@ -59,7 +59,8 @@ def serve(
         if order.vectors:
             replica.load(order.task.version, order.vectors, order.structure)
         start = time.perf_counter()
-        result = spoil(order.task, replica.perform(order.task, link.peers, memory))
+        replica.poisoned = poisons(order.task)
+        result = replica.perform(order.task, link.peers, memory)
         if emulated is not None and not isinstance(order.task, Evaluate):
             _rest(start, emulated, result, replica)
         link.reply(order.serial, replace(result, seconds=time.perf_counter() - start))

@@ -20,11 +20,6 @@ StateT = TypeVar("StateT")
 class Asynchronous(Scheme, Generic[StateT]):
     """Applies each reply at once; subclasses weigh updates and decide which version a worker gets."""
 
-    @property
-    def takes_gradients(self) -> bool:
-        """Each by itself."""
-        return True
-
     @abstractmethod
     def init(self, context: Context) -> StateT:
         """Fresh state."""

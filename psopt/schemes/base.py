@@ -190,10 +190,24 @@ class Context:
         for ticket in tickets:
             self.tickets.refused(ticket)
         for worker in culprits:
-            count = self.offences.blame(worker)
-            others = len(self.crew.workers) > 1 and worker in self.crew.workers
-            if self.evict_after is not None and count >= self.evict_after and others:
-                self.crew.evict(worker, f"has sent {count} updates that were refused")
+            self._blame(worker, "updates that were refused")
+
+    def disprove(self, workers: Sequence[int]) -> None:
+        """Account for results that are not finite where another worker's, which count instead, are.
+
+        Raises:
+            WorkerLost: a worker sends too many, and the job does not go on without it.
+        """
+        for worker in workers:
+            who = f"worker {worker} (rank {worker + 1})"
+            self.warn(f"{who}: its result is not finite; another worker's is, and counts")
+            self._blame(worker, "results that another worker has disproved")
+
+    def _blame(self, worker: int, sent: str) -> None:
+        count = self.offences.blame(worker)
+        others = len(self.crew.workers) > 1 and worker in self.crew.workers
+        if self.evict_after is not None and count >= self.evict_after and others:
+            self.crew.evict(worker, f"has sent {count} {sent}")
 
     def give_back(self, lost: Lost) -> None:
         """Have the tickets of a lost worker issued again."""
@@ -216,8 +230,8 @@ class Scheme(ABC):
     free: ClassVar[frozenset[str]] = frozenset()  # options that a resumed run may change
 
     @property
-    def takes_gradients(self) -> bool:
-        """Whether the server takes in gradients of batches, so that it can refuse a bad one."""
+    def among_themselves(self) -> bool:
+        """Whether workers exchange their gradients without the coordinator."""
         return False
 
     @property

@@ -64,9 +64,9 @@ class Bsp(Scheme):
     ] = None
 
     @property
-    def takes_gradients(self) -> bool:
-        """Unless the workers sum them up."""
-        return self.exchange == "server"
+    def among_themselves(self) -> bool:
+        """By a collective exchange."""
+        return self.exchange == "collective"
 
     def init(self, context: Context) -> BspState:
         """Lend the workers the first version."""

@@ -14,6 +14,9 @@ A worker's accrual cannot be taken apart again. So a slice whose copies may comp
 its reply carries its own sum, and nothing is accrued. Slices travel alone to a worker that would not
 finish one before all others are done, or whose pace is not known yet; before that its accrual is
 asked for, so that nobody waits for a slow worker's earlier slices at the end.
+
+A slice whose gradient is not finite is done again, alone, by a second worker if there is one
+(``psopt.crew.doubt``); what that one says counts.
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ class Batch:
         pace: Pace,
         most: int | None = None,
     ) -> None:
-        self._crew, self._tickets = context.crew, tuple(tickets)
+        self._context, self._crew, self._tickets = context, context.crew, tuple(tickets)
         self._samples = sum(context.tickets.count(ticket) for ticket in tickets)
         self._like, self._version = context.server.vectors[0], context.server.version
         self._scale, self._pace, self._most = scale, pace, most
@@ -83,6 +86,8 @@ class Batch:
         self._lonely: dict[int, set[int]] = {}  # on their way alone, and who has copies
         self._given: dict[int, float] = {}  # when a worker got its last task
         self._open: dict[int, int] = {}  # slices that a worker is at
+        self._doubts: dict[int, int] = {}  # slices that were not finite, and at whom
+        self._again: list[int] = []  # those of them that nobody does again yet
         self._resting: set[int] = set()  # there was nothing for them
         self._sum = torch.zeros(len(scale.quanta) * self._like.numel(), dtype=torch.int64)
         self._largest = 0.0
@@ -91,6 +96,8 @@ class Batch:
     def static(self) -> Evaluation:
         """Each worker gets its share of the slices at once, and everybody waits for the slowest."""
         while not self._ended():
+            for worker in self._crew.idle():
+                self._second(worker)
             if len(self._crew.idle()) == len(self._crew.workers):
                 self._share()  # again, where a worker was lost
             self._take()
@@ -122,6 +129,8 @@ class Batch:
     def _employ(self, worker: int) -> bool:
         """Give a free worker what helps most: slices to accrue, slices alone, copies, or nothing."""
         pace, todo = self._pace, self._todo
+        if self._second(worker):
+            return True
         seconds = pace.of(worker)
         left = pace.together(len(todo), len(self._crew.workers))
         if todo and worker in pace.seconds and seconds <= left:
@@ -137,6 +146,15 @@ class Batch:
         if alone is not None:
             self._give(worker, [alone], alone=True)
         return asked or alone is not None
+
+    def _second(self, worker: int) -> bool:
+        """Have a free worker do a slice again that was not finite at another one; whether there is any."""
+        for slice_ in self._again:
+            if worker != self._doubts[slice_] or len(self._crew.workers) == 1:
+                self._again.remove(slice_)
+                self._give(worker, [slice_], alone=True)
+                return True
+        return False
 
     def _count(self, seconds: float, left: float) -> int:
         """Slices for one task: enough that messages cost little, not so many that others wait.
@@ -158,7 +176,12 @@ class Batch:
             return None
         best, latest = None, self._crew.now() + self._pace.of(worker) + self._pace.message
         for slice_, owners in self._lonely.items():
-            if worker not in owners and (due := min(map(self._due, owners))) > latest:
+            doubted = self._doubts.get(slice_) == worker
+            if (
+                not doubted
+                and worker not in owners
+                and (due := min(map(self._due, owners))) > latest
+            ):
                 best, latest = slice_, due
         return best
 
@@ -206,12 +229,29 @@ class Batch:
         self._largest = max(self._largest, reply.result.largest)
         for ticket, tally in zip(task.tickets, reply.result.tallies, strict=True):
             number = self._number[ticket]
+            if number in self._tallies:
+                continue
+            if not tally.finite and number not in self._doubts:
+                self._doubt(number, reply.worker, alone=task.alone)
+                continue
+            if tally.finite and number in self._doubts:
+                self._context.disprove([self._doubts.pop(number)])
             self._finite = self._finite and tally.finite
-            if number not in self._tallies:
-                self._tallies[number] = tally
-                if task.alone:
-                    del self._lonely[number]
-                    self._sum += reply.result.vectors[0]
+            self._tallies[number] = tally
+            if task.alone:
+                del self._lonely[number]
+                self._sum += reply.result.vectors[0]
+
+    def _doubt(self, slice_: int, worker: int, *, alone: bool) -> None:
+        """A slice was not finite at ``worker``; if a copy is on its way, that is the second opinion."""
+        self._doubts[slice_] = worker
+        if not alone:
+            self._accrued[worker].remove(slice_)
+        elif others := self._lonely.pop(slice_) - {worker}:
+            self._lonely[slice_] = others
+            return
+        self._again.append(slice_)
+        self._resting.clear()
 
     def _lose(self, worker: int) -> None:
         """A worker is gone, with all that it has accrued: others do it again.
@@ -232,7 +272,8 @@ class Batch:
             if not owners:
                 del self._lonely[slice_]
                 again.append(slice_)
-        self._todo.extendleft(sorted(again, reverse=True))
+        self._again += [slice_ for slice_ in again if slice_ in self._doubts]
+        self._todo.extendleft(sorted(set(again) - set(self._doubts), reverse=True))
 
     def _result(self) -> Evaluation:
         like, count = self._like, len(self._tickets)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from psopt.crew.base import Evaluate, Gradient, Lost, Reply, Result, Tally, Ticket
+from psopt.crew.base import Evaluate, Gradient, Lost, Reply, Shard, ShardGradient, Ticket
 from psopt.crew.faults import Fate, Faults, damaged
 from psopt.crew.wire import Wire
-from tests.crew.test_sim import cluster, gradient, reply
+from tests.crew.test_sim import SIZE, cluster, gradient, reply
 from tests.replica.support import bits
 
 
@@ -45,13 +45,53 @@ def test_how_often() -> None:
 
 
 def test_poison_is_for_gradients() -> None:
+    """What has one comes back as NaN, though its loss is right; a worker that is sound, or a test, is left alone."""
     faults = Faults(poisoned={0: 1.0})
-    good = Result((Tally(1.0, 1, 2),), (torch.ones(3), torch.ones(2)), 4)
-    assert faults.poison(1, gradient(), good) == good
-    assert faults.poison(0, Evaluate(0, 0, 1), good) == good
-    bad = faults.poison(0, gradient(), good)
-    assert torch.isnan(bad.vectors[0]).all()
-    assert not bad.tallies[0].finite
+    assert not faults.poisons(1, gradient())
+    assert not faults.poisons(0, Evaluate(0, 0, 1))
+    crew = cluster(2, faults=faults)
+    for worker in (0, 1):
+        crew.submit(worker, gradient())
+    bad, good = sorted((reply(crew) for _ in range(2)), key=lambda found: found.worker)
+    assert torch.isnan(bad.result.vectors[0]).all()
+    assert not bad.result.tallies[0].finite
+    assert torch.isfinite(good.result.vectors[0]).all()
+    assert good.result.tallies[0].finite
+    assert bad.result.tallies[0].loss == good.result.tallies[0].loss
+
+
+def shards() -> list[ShardGradient]:
+    return [ShardGradient(0, Shard(k, 6, "iid", 1), 0.5) for k in range(6)]
+
+
+@pytest.mark.parametrize("poisoned", [{0: 1.0}, {2: 1.0}, {1: 0.9}])
+def test_a_second_worker_is_asked(poisoned: dict[int, float]) -> None:
+    """Also where replies come twice; the second answer counts, and who was wrong is said once."""
+    sound = cluster(3)
+    total, again = (torch.zeros(SIZE // 4) for _ in range(2))
+    expected = sound.reduce(shards(), (total,))
+    assert sound.disproved() == []
+    crew = cluster(3, faults=Faults(poisoned=poisoned, doubled=0.5, delay=0.5, seed=1))
+    found = crew.reduce(shards(), (again,))
+    assert torch.equal(total, again)
+    assert [r.result.tallies for r in found] == [r.result.tallies for r in expected]
+    (worker,) = set(crew.disproved())
+    assert worker in poisoned
+    assert crew.disproved() == []
+    assert len(crew.idle()) == 3
+
+
+def test_a_second_worker_that_dies_is_no_answer() -> None:
+    total = torch.zeros(SIZE // 4)
+    sound = cluster(3).reduce(shards(), (total,))
+    # Worker 1 has worker 0's tasks once more when it dies.
+    crew = cluster(3, faults=Faults(poisoned={0: 1.0}, deaths={1: 2.5}))
+    again = torch.zeros(SIZE // 4)
+    found = crew.reduce(shards(), (again,))
+    assert crew.workers == (0, 2)
+    assert torch.equal(total, again)
+    assert [r.result.tallies for r in found] == [r.result.tallies for r in sound]
+    assert set(crew.disproved()) == {0}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -126,3 +126,10 @@ def test_a_stop_of_three_deadlines_is_not(seed: int) -> None:
     assert crew.workers == (0, 2)
     assert "has not answered for" in crew.fates[1]
     assert crew.late == 1
+
+
+def test_a_last_word_has_time() -> None:
+    """However short the least time of a task is."""
+    watches = Watches(Patience(10.0, 0.01, 0.01))
+    watches.begin(0, TASK, 0.0, soon=True)
+    assert watches.next() == 10.0

@@ -58,3 +58,21 @@ def test_the_same_bits_as_on_virtual_workers(name: str, tmp_path: Path) -> None:
         json.loads((d / "summary.json").read_text())["parameters_sha256"] for d in (virtual, real)
     }
     assert len(shas) == 1
+
+
+@pytest.mark.parametrize("name", ["dane", "sandblaster"])
+def test_a_poisoned_worker_leaves_no_trace(name: str, tmp_path: Path) -> None:
+    """The bits are those of the virtual run without faults, and the worker is named."""
+    scheme = JOBS["dane"]["scheme"] if name == "dane" else {"name": "sandblaster"}
+    job = {**JOBS["dane"], "scheme": scheme, "stop": {"steps": 6}}
+    path = job_file(tmp_path, tiny(tmp_path, rows=42), **job)
+    calm, hit = tmp_path / "calm", tmp_path / "hit"
+    assert call("run", path, "--simulate", "--out", calm)[0] == 0
+    fault = ("--set", "cluster.faults.poisoned={1: 0.5}")
+    status, said = run([*module(4), path, "--out", hit, *fault], tmp_path)
+    assert status == 0, said
+    expected, found = (json.loads((d / "summary.json").read_text()) for d in (calm, hit))
+    assert found["parameters_sha256"] == expected["parameters_sha256"]
+    assert found["samples"] == expected["samples"]
+    assert list(found["refused_by"]) == ["1"]
+    assert "worker 1 (rank 2): its result is not finite; another worker's is, and counts" in said

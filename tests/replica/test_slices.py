@@ -15,7 +15,7 @@ from psopt.models.flat import FlatModel
 from psopt.replica.batch_tasks import Buffers, HandOver, Slices
 from psopt.replica.memory import Memory
 from psopt.replica.replica import Replica
-from psopt.replica.tasks import Alone, Evaluate, Fetch, Gradient, Result, Task
+from psopt.replica.tasks import Alone, Evaluate, Fetch, Gradient, Result, Tally, Task
 from psopt.schemes.quanta import Scale
 from tests.replica.support import MODELS, Setup, bits
 
@@ -185,7 +185,7 @@ def test_statistics_are_those_of_update_bn(model: str, momentum: float | None) -
     perform(replica, Gradient(0, Ticket(0, 9)))
     result = perform(replica, Buffers(0, TICKETS))
     assert bits(result.vectors) == bits(group.flat for group in FlatModel(module).buffers)
-    assert result.tallies == ()
+    assert result.tallies == (Tally(0.0, None, 0),)
     momenta = [m.momentum for m in replica.model.module.modules() if isinstance(m, nn.BatchNorm1d)]
     assert momenta == [momentum]
 
