@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 
+from psopt.config import value_json
 from psopt.data.check import check as check_values
 from psopt.data.errors import DataError
 from psopt.job import Parts
@@ -160,7 +161,7 @@ def check_checkpoint(parts: Parts, tree: Mapping[str, Any]) -> None:
     for name, value in tree["scheme"].items():
         if given.get(name) not in (None, value):
             raise ValueError(
-                f"scheme.{name} was fixed at {value} when the run was started; leave it as it was, "
+                f"scheme.{name} was fixed at {value_json(value)} when the run was started; leave it as it was, "
                 "or start a new run"
             )
     parts.model.check_named(tree["parameters"], tree["buffers"])

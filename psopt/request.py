@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from psopt import job, precheck
-from psopt.config import TRIED, ConfigError, JobConfig, canonical_json
+from psopt.config import TRIED, ConfigError, JobConfig, canonical_json, value_json
 from psopt.record import (
     CheckpointError,
     CheckpointStore,
@@ -252,7 +252,7 @@ def _other_problem(before: JobConfig[Scheme], now: JobConfig[Scheme]) -> list[st
     """
     free = _FREE | {f"scheme.{name}" for name in now.scheme.free}
     found = {
-        key: f"{key} is {new!r}, and was {old!r}"
+        key: f"{key} is {value_json(new)}, and was {value_json(old)}"
         for key, (old, new) in changes(before, now).items()
         if key.partition(".")[0] in _PROBLEM and key not in free
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from psopt.config.cluster import ClusterConfig, ComputeConfig
-from psopt.config.dump import canonical_json, dump_job
+from psopt.config.dump import canonical_json, dump_job, value_json
 from psopt.config.jsonschema import job_schema
 from psopt.config.loader import Check, load_job, read_texts
 from psopt.config.optimizers import TRIED, GroupConfig, OptimizerConfig, SchedulerConfig
@@ -67,4 +67,5 @@ __all__ = [
     "load_job",
     "one_line",
     "read_texts",
+    "value_json",
 ]

@@ -57,8 +57,12 @@ def canonical_json(config: BaseModel) -> str:
 
     Numbers that JSON lacks are the texts ".inf", "-.inf" and ".nan".
     """
-    values = _json_values(config.model_dump(mode="python"))
-    return json.dumps(values, sort_keys=True, allow_nan=False)
+    return value_json(config.model_dump(mode="python"))
+
+
+def value_json(value: Any) -> str:
+    """The same of one plain value of a configuration."""
+    return json.dumps(_json_values(value), sort_keys=True, allow_nan=False)
 
 
 def _json_values(value: Any) -> Any:

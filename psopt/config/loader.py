@@ -35,6 +35,7 @@ JobT = TypeVar("JobT", bound=JobConfig[Any])
 Check = Callable[[Any], Iterable[Problem]]
 MOST_BYTES = 2**20
 # Errors that a plain scalar read as text may not have: `name: 123` is the text "123".
+_NAN = "must be a number that a job can use, not nan"
 _TEXT_WANTED = ("string_type", "literal_error", "enum")
 
 
@@ -168,8 +169,9 @@ def _located(root: MapNode, model: type[JobT], faults: Iterable[Fault]) -> Itera
         message = fault.message
         if fault.unknown_key:
             message = unknown_key(model, fault.path)
+        elif fault.expected and _is_nan(node := locate(root, fault.path)[1]):
+            message = _NAN
         elif fault.expected:
-            node = locate(root, fault.path)[1]
             text = node.text if isinstance(node, ScalarNode) else None
             message = wording.must_be([f.expected for f in group], _shown(node), text)
         yield _locate_problem(root, Problem(fault.path, message, fault.at_key))
@@ -187,10 +189,14 @@ def _locate_problem(root: MapNode, problem: Problem) -> Located:
 def _not_numbers(root: MapNode, known: set[Place]) -> list[Located]:
     """Refuse nan wherever it stands: a configuration with one would not equal itself."""
     return [
-        Located(node.place, "nan is not a number that a job can use")
+        Located(node.place, _NAN)
         for node in scalars(root)
-        if node.value != node.value and node.place not in known
+        if _is_nan(node) and node.place not in known
     ]
+
+
+def _is_nan(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.value != node.value
 
 
 def _shown(node: Node) -> str:

@@ -109,10 +109,8 @@ def _fault(path: Path, kind: str, context: Mapping[str, Any], message: str) -> F
 
 
 def _expected(kind: str, context: Mapping[str, Any]) -> str:
-    whole = {
-        k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in context.items()
-    }
-    return _EXPECTED[kind].format_map(whole)
+    bounds = {k: f"{v:.15g}" if isinstance(v, float) else v for k, v in context.items()}
+    return _EXPECTED[kind].format_map(bounds)
 
 
 def _missing(path: Path) -> str:

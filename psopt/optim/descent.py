@@ -188,7 +188,8 @@ class Descent(ABC):
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on where ``state`` stands; its tensors are copied.
 
-        A run that had converged goes on where these options have a tolerance that it has not met.
+        A run that had converged goes on where these options have a tolerance that it has not met, and one
+        that had not ends where they have one that it has met.
 
         Raises:
             ValueError: it belongs to vectors of another size or dtype.

@@ -154,8 +154,9 @@ class Progress:
         return False
 
     def judge(self, options: Options) -> None:
-        """See whether a run that had converged has done so by these tolerances, too."""
-        if self.status in (Status.CONVERGED_GRADIENT, Status.CONVERGED_OBJECTIVE):
+        """See whether the run has converged by these tolerances, which may not be those of before."""
+        open_ = (Status.RUNNING, Status.CONVERGED_GRADIENT, Status.CONVERGED_OBJECTIVE)
+        if self.status in open_ and self.first_norm is not None:
             self.status = self._reached(options) or Status.RUNNING
 
     def _reached(self, options: Options) -> Status | None:

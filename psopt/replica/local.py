@@ -69,18 +69,28 @@ class Local:
     seed: tuple[int, ...]
 
 
-def solve(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
-    """Minimise h.
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What came of a local problem.
 
-    Returns:
-        (w - a, (n,): NaN where h is not finite at a or all around it, or has no minimum; passes over
-        the shard that it took, beside the gradient at a.)
+    Attributes:
+        way: w - a, (n,): NaN where h is not finite at a or all around it, or has no minimum.
+        passes: over the shard that it took, beside the gradient at a.
+        endless: h has no minimum.
     """
+
+    way: Tensor
+    passes: float
+    endless: bool = False
+
+
+def solve(local: Local, method: LocalMethod) -> Solution:
+    """Minimise h."""
     square = dot(local.gradient, local.gradient)
     if not math.isfinite(local.shard_loss + square):
-        return _nowhere(local), 0.0
+        return Solution(_nowhere(local), 0.0)
     if square == 0.0:  # a is the minimum
-        return torch.zeros_like(local.start), 0.0
+        return Solution(torch.zeros_like(local.start), 0.0)
     solvers = {"lbfgs": _lbfgs, "cg": _cg, "svrg": _stochastic, "sgd": _stochastic}
     return solvers[method.name](local, method)
 
@@ -89,7 +99,7 @@ def _nowhere(local: Local) -> Tensor:
     return torch.full_like(local.start, math.nan)
 
 
-def _lbfgs(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
+def _lbfgs(local: Local, method: LocalMethod) -> Solution:
     """L-BFGS on h until its gradient is small enough, or the passes are used up.
 
     It minimises h(w) - h(a) + f_S(a) = f_S(w) + <l2 a - c, w - a> + (l2 + mu)/2 |w - a|^2.
@@ -118,13 +128,14 @@ def _lbfgs(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
         seen = seen or (math.isfinite(value) and is_finite(out))
         small = dot(solver.gradient, solver.gradient) <= limit
     walled = solver.status is Status.NON_FINITE and not solver.iterations
-    if not seen or walled or solver.status is Status.UNBOUNDED:
-        return _nowhere(local), solver.evaluations - 1
+    endless, passes = solver.status is Status.UNBOUNDED, solver.evaluations - 1
+    if not seen or walled or endless:
+        return Solution(_nowhere(local), passes, endless)
     end = solver.point if small else solver.best[1]
-    return end - a, solver.evaluations - 1
+    return Solution(end - a, passes)
 
 
-def _cg(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
+def _cg(local: Local, method: LocalMethod) -> Solution:
     """Hestenes & Stiefel 1952; Nocedal & Wright, algorithm 5.2, from d = 0.
 
     Where a direction has no positive curvature, as it may on networks, it ends as their algorithm
@@ -146,7 +157,7 @@ def _cg(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
         products += 1
         curvature = dot(direction, image)
         if not math.isfinite(curvature):
-            return _nowhere(local), 2 * products
+            return Solution(_nowhere(local), 2 * products)
         if not curvature > 0.0:
             if products == 1:
                 way.copy_(direction)
@@ -156,10 +167,10 @@ def _cg(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
         add(residual, image, -alpha)
         before, square = square, dot(residual, residual)
         direction.mul_(square / before).add_(residual)
-    return way.mul_(size), 2 * products
+    return Solution(way.mul_(size), 2 * products)
 
 
-def _stochastic(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
+def _stochastic(local: Local, method: LocalMethod) -> Solution:
     """SVRG with the anchor at a, or SGD: ``passes`` passes in a seeded order."""
     reduced = method.name == "svrg"
     cost = 2 if reduced else 1
@@ -177,4 +188,4 @@ def _stochastic(local: Local, method: LocalMethod) -> tuple[Tensor, float]:
                 out.sub_(local.shard_gradient)
             add(out.add_(local.gradient), w - a, curb)
             w.sub_(out, alpha=method.lr)
-    return w.sub_(a), cost * epochs
+    return Solution(w.sub_(a), cost * epochs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -41,7 +42,10 @@ def perform_shard_gradient(replica: Replica, task: ShardGradient, memory: Memory
 
 
 def perform_local_solve(replica: Replica, task: LocalSolve, memory: Memory) -> Result:
-    """The way to the local problem's minimum; its tally counts the samples worked on."""
+    """The way to the local problem's minimum; its tally counts the samples worked on.
+
+    Its loss is -inf where there is no minimum, else 0.
+    """
     part = _Part(replica, task.shard, task.part)
     start = replica.model.parameters.clone()
     known = _known(part, task, memory)
@@ -63,11 +67,12 @@ def perform_local_solve(replica: Replica, task: LocalSolve, memory: Memory) -> R
         task.mu,
         (task.shard.seed, task.shard.index, task.turn),
     )
-    way, passes = solve(local, task.method)
+    solution = solve(local, task.method)
+    way, loss = solution.way, -math.inf if solution.endless else 0.0
     replica.model.parameters.copy_(start)
-    count = round((passes + (task.base is None)) * part.count)
+    count = round((solution.passes + (task.base is None)) * part.count)
     way.mul_(task.weight)
-    return Result((Tally(0.0, None, count, is_finite(way)),), (way.cpu(),), task.version)
+    return Result((Tally(loss, None, count, is_finite(way)),), (way.cpu(),), task.version)
 
 
 def _known(part: _Part, task: LocalSolve, memory: Memory) -> Known:

@@ -62,8 +62,8 @@ def gap_remarks(runs: Sequence[Run], optimum: float | None) -> list[str]:
         return [*lines, remark] if several else lines
     lowest = {run.label: _lowest(run) for run in runs if run.label in known}
     return lines + [
-        f"{label}: its lowest objective, {least:.10g}, is below --optimum {optimum:.10g}; "
-        "gap leaves such points out"
+        f"{label}: its lowest objective, {_apart(least, optimum)}, is below --optimum "
+        f"{_apart(optimum, least)}; gap leaves such points out"
         for label, least in lowest.items()
         if least < optimum
     ]
@@ -95,6 +95,12 @@ def draw_gap(figure: Figure, runs: Sequence[Run], optimum: float | None) -> None
 
 def _lowest(run: Run) -> float:
     return float(min(row["objective"] for row in run.objectives))
+
+
+def _apart(value: float, other: float) -> str:
+    """A number with as many digits as tell it from another."""
+    short = f"{value:.10g}"
+    return short if short != f"{other:.10g}" else repr(value)
 
 
 def _problem(config: dict[str, Any]) -> str:

@@ -127,7 +127,9 @@ class Coordinator:
             self._watch()
             self.saver.look()
             if not updates:
-                return self.scheme.reason(self.state)
+                return self._schedule.reason_to_stop(self.progress) or self.scheme.reason(
+                    self.state
+                )
             if self._schedule.evaluation_due(before, self._position()):
                 self._evaluate()
             if self._schedule.checkpoint_due(before, self._position()):
@@ -158,8 +160,9 @@ class Coordinator:
         gone = [worker for worker in self._workers if worker not in workers]
         self._workers = workers
         self.progress.lost += gone
-        for worker in gone:
-            self.journal.warn(f"worker {worker} {self.crew.fates[worker]}; {len(workers)} go on")
+        for left, worker in zip(reversed(range(len(gone))), gone, strict=True):
+            others = len(workers) + left
+            self.journal.warn(f"worker {worker} {self.crew.fates[worker]}; {others} go on")
         return bool(gone)
 
     def _account(self, updates: Sequence[Update]) -> None:
@@ -180,9 +183,13 @@ class Coordinator:
             epoch = done / tickets.rows
             self.journal.step(update, progress.step, progress.seconds, epoch, applied)
 
-    def _begin(self, objective: float) -> None:
+    def _begin(self, objective: float) -> bool:
         self.progress.objective = objective
-        self.journal.start(objective, self.tickets.epoch, self._clock(self.crew.now()))
+        self.progress.seconds = self._clock(self.crew.now())
+        self.journal.start(objective, self.tickets.epoch, self.progress.seconds)
+        enough = reached(self.config.stop.objective, objective)
+        self._note_target(enough)
+        return enough
 
     def _position(self) -> tuple[int, int]:
         return self.progress.step, self.tickets.position

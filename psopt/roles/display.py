@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -33,7 +34,8 @@ class Figures:
         """Loss, or the objective in full where it is measured, and accuracy where there is one."""
         loss = "" if self.loss is None else f"loss {self.loss:.4f}"
         if self.objective is not None:
-            loss = f"objective {self.objective:.8g}"
+            known = math.isfinite(self.objective)
+            loss = f"objective {self.objective:.8g}" if known else "objective not finite"
         return loss + ("" if self.accuracy is None else f"  accuracy {100 * self.accuracy:.2f} %")
 
     @property

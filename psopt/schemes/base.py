@@ -97,7 +97,7 @@ class Context:
         observe: is told how long the server's updates take.
         warn: says something loudly.
         l2: penalty of the objective, l2/2 |w|^2, which gradients over slices and shards leave out.
-        begun: is told the objective at the initial parameters.
+        begun: is told the objective at the initial parameters; whether that is as low as the job wants it.
         evict_after: go on without a worker from which so many bad updates came; None: keep it.
         explosion: a gradient is bad whose norm is so many times the usual; None: any finite one is good.
         offences: bad updates so far.
@@ -111,7 +111,7 @@ class Context:
     observe: Observer = lambda rank, span: None
     warn: Callable[[str], None] = lambda message: None
     l2: float = 0.0
-    begun: Callable[[float], None] = lambda objective: None
+    begun: Callable[[float], bool] = lambda objective: False
     evict_after: int | None = None
     explosion: float | None = None
     offences: Offences = field(default_factory=Offences)

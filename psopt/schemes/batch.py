@@ -162,6 +162,7 @@ class SolverScheme(Scheme):
         solver: Solver = state.solver
         if context.tickets.finished or (solver.done and not state.moved):
             return []
+        before = context.tickets.position
         context.place(solver.point if state.moved else solver.ask(), state.buffers)
         evaluation = self._evaluate(context, state)
         state.largest = evaluation.largest or state.largest
@@ -178,7 +179,10 @@ class SolverScheme(Scheme):
         figures, status = self._figures(state), solver.status
         self._turn(state)
         tally = replace(evaluation.tally, loss=loss * evaluation.tally.count)
-        made = [Update(context.server.version, tally, context.crew.now(), figures=figures)]
+        work = context.tickets.position - before
+        made = [
+            Update(context.server.version, tally, context.crew.now(), figures=figures, work=work)
+        ]
         everywhere = self._batches(context.tickets.plan(0))[1] if self.batch is not None else 1
         if status is Status.UNBOUNDED or state.walled >= everywhere:
             lost = Spoilt(f"{status}: {status.advice}")
@@ -205,7 +209,8 @@ class SolverScheme(Scheme):
     def _evaluate(self, context: Context, state: SolverState) -> Evaluation:
         """Loss and gradient at the server's parameters.
 
-        Where entries are larger or smaller by far than those of the last evaluation, it is done again.
+        Where entries are larger or smaller by far than those of the last evaluation, it is done again, and
+        counts again.
         """
         tickets = self._slices(context, state)
         dtype = context.server.vectors[0].dtype
@@ -216,6 +221,7 @@ class SolverScheme(Scheme):
             evaluation = self.evaluate(batch)
             largest = scale.better(evaluation.largest)
             if largest is not None:  # what is still on its way belongs to another version then
+                context.tickets.spend(evaluation.tally.count)
                 context.place(context.server.vectors[0])
         return evaluation
 

@@ -30,14 +30,17 @@ def check_solutions(replies: Sequence[Reply]) -> None:
     """See whether the local solutions are fit to be used.
 
     Raises:
-        Diverged: one is not finite.
+        Diverged: one is not finite, or there is none.
     """
     for reply in replies:
         task = reply.task
-        if isinstance(task, LocalSolve) and not reply.result.tallies[0].finite:
-            raise Diverged(
-                f"shard {task.shard.index}: a local solution is not finite in round {task.turn + 1}"
+        if isinstance(task, LocalSolve) and not (tally := reply.result.tallies[0]).finite:
+            problem = (
+                "a local problem has no minimum, which a larger mu or loss.l2 would give it,"
+                if tally.loss == -math.inf
+                else "a local solution is not finite"
             )
+            raise Diverged(f"shard {task.shard.index}: {problem} in round {task.turn + 1}")
 
 
 def descend(context: Context, tasks: Sequence[LocalSolve]) -> Tensor:

@@ -32,11 +32,12 @@ class GradientScheme(ShardScheme):
         ),
     ] = 0.0
 
-    def begin(self, context: Context, state: Any) -> None:
+    def begin(self, context: Context, state: Any) -> bool:
         """Objective and gradient at the initial parameters."""
         self.measure(context, state)
         state.first_norm = state.norm
         self._close(state)
+        return context.begun(state.measured)
 
     def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
         """One round, and whether it was the last."""
@@ -46,9 +47,9 @@ class GradientScheme(ShardScheme):
         return made
 
     def restore(self, state: Any, tree: Mapping[str, Any]) -> None:
-        """Go on; where the run had converged, by the tolerance of now."""
+        """Go on, unless the run has converged by the tolerance of now."""
         super().restore(state, tree)
-        if state.over == _CONVERGED:
+        if state.gradient is not None and state.over in ("", _CONVERGED):
             state.over = ""
             self._close(state)
 

@@ -116,9 +116,10 @@ class ShardScheme(Scheme):
         kept = {str(k): value.clone() for k, value in enumerate(context.server.vectors[1:])}
         return kind(self.number(context), buffers=kept, **own)
 
-    def begin(self, context: Context, state: Any) -> None:
-        """Measure the initial parameters."""
+    def begin(self, context: Context, state: Any) -> bool:
+        """Measure the initial parameters; whether they are as good as the job wants them."""
         self.observe(context, state)
+        return context.begun(state.measured)
 
     def step(self, context: Context, state: Any, limit: Limit) -> Sequence[Update]:
         """One round."""
@@ -126,10 +127,8 @@ class ShardScheme(Scheme):
             return []
         self._use_first_buffers(context, state)
         before = context.tickets.position
-        if state.first is None:
-            self.begin(context, state)
-            if state.over:
-                return []
+        if state.first is None and (self.begin(context, state) or state.over):
+            return []
         done = self.round(context, state)
         if done is None:
             return []
@@ -213,7 +212,6 @@ class ShardScheme(Scheme):
             if math.isnan(value):
                 raise Diverged("the loss or its gradient is not finite at the start")
             state.first = value
-            context.begun(value)
         return value
 
     def check(self, state: ShardState, *made: Update) -> None:

@@ -460,9 +460,9 @@ def test_not_a_size(bench: Bench, size: str) -> None:
 
 def test_nan_is_refused_everywhere(bench: Bench) -> None:
     text = MINIMAL.replace("lenet5}", "lenet5, kwargs: {a: [.nan]}}")
-    assert bench.error(text) == "2:36: nan is not a number that a job can use"
+    assert bench.error(text) == "2:36: must be a number that a job can use, not nan"
     assert bench.error(MINIMAL, "scheme.bound=.nan").endswith(
-        "nan is not a number that a job can use"
+        "must be a number that a job can use, not nan"
     )
     assert bench.load(MINIMAL, "scheme.label=.nan").scheme.label == ".nan"
     assert bench.load(MINIMAL, "scheme.bound=.inf").scheme.bound == float("inf")

@@ -112,6 +112,8 @@ def test_points_at_or_below_the_optimum_are_left_out_and_said(tmp_path: Path) ->
         assert list(page.axes[0].lines[0].get_xdata()) == [1.0, 3.0]
     (remark,) = gap_remarks(runs, 1.0)
     assert remark.startswith("a: its lowest objective, 0.5, is below --optimum 1;")
+    (remark,) = gap_remarks(read(tmp_path / "near", [1.0]), 1.0 + 2**-52)
+    assert "objective, 1.0, is below --optimum 1.0000000000000002;" in remark
 
 
 def test_nothing_above_the_optimum(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,22 @@ def test_stop_at_objective(tmp_path: Path) -> None:
     assert len(objectives) > 1
     assert objectives[-1] <= 0.6 < min(objectives[:-1])
     assert done.saved()["progress"]["objective"] == objectives[-1]
+
+
+@pytest.mark.parametrize("name", ["dane", "giant", "admm", "one_shot", "sandblaster"])
+def test_an_objective_that_the_start_has_already(name: str, tmp_path: Path) -> None:
+    """No round is made; those whose evaluation of the start is a step of its own make that one."""
+    config = configured(
+        tiny(tmp_path), scheme={"name": name}, optimizer=None, stop={"objective": 9.0}
+    )
+    done = train(config, tmp_path / "run")
+    assert (done.status, done.reason) == ("completed", "objective")
+    progress = done.coordinator.progress
+    assert progress.step == (1 if name == "sandblaster" else 0)
+    assert progress.objective == pytest.approx(math.log(3.0))
+    assert progress.seconds_to_target == progress.seconds > 0.0
+    assert not done.coordinator.server.model.parameters.any()
+    assert done.saved()["progress"]["step"] == progress.step
 
 
 @pytest.mark.parametrize(

@@ -290,3 +290,21 @@ def test_another_target_is_reached_when_it_is(tmp_path: Path) -> None:
     again = train(job(0.7), tmp_path / "short", tree=short.saved())
     assert again.reason == "objective"
     assert again.coordinator.progress.seconds_to_target == short.coordinator.progress.seconds
+
+
+@pytest.mark.parametrize("name", ["dane", "giant", "sandblaster", "cg"])
+def test_a_tolerance_that_is_met_already(name: str, tmp_path: Path) -> None:
+    """By a run that goes on with a wider one: there is nothing to do."""
+    data, long = tiny(tmp_path), {"epochs": 1000, "batch_size": 4}
+
+    def job(tolerance: float, steps: int | None = None) -> Any:
+        scheme = {"name": name, "gradient_tolerance": tolerance}
+        return configured(
+            data, scheme=scheme, optimizer=None, loss={"l2": 0.1}, train=long, stop={"steps": steps}
+        )
+
+    early = train(job(1e-9, 6), tmp_path / "run")
+    again = train(job(0.9), tmp_path / "run", tree=early.saved())
+    assert (again.status, again.reason.partition(" ")[0]) == ("completed", "converged")
+    assert again.coordinator.progress.step == 6
+    assert again.sha == early.sha

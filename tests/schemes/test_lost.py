@@ -103,6 +103,16 @@ def test_without_a_minimum(name: str, tmp_path: Path) -> None:
         assert -1e20 < done.coordinator.progress.objective < -100.0
 
 
+@pytest.mark.parametrize("name", ["dane", "one_shot"])
+def test_a_local_problem_without_a_minimum_is_called_so(name: str, tmp_path: Path) -> None:
+    """With L-BFGS, which goes far enough to see it."""
+    done = run({"name": name, "local": {"passes": 500}}, "endless", tmp_path)
+    assert done.status == "diverged"
+    assert done.reason == (
+        "shard 0: a local problem has no minimum, which a larger mu or loss.l2 would give it, in round 1"
+    )
+
+
 @pytest.mark.parametrize(
     ("first", "measured", "lost"),
     [

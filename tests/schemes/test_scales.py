@@ -111,3 +111,22 @@ def test_admm_that_is_lost_leaves_the_model_of_its_record(tmp_path: Path) -> Non
     assert done.coordinator.progress.step == 0
     parameters = done.coordinator.server.model.parameters
     assert float(parameters.abs().max()) == 0.0
+
+
+@pytest.mark.parametrize("name", ["sandblaster", "lbfgs_static", "cg"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_what_is_done_again_counts_again(name: str, workers: int, tmp_path: Path) -> None:
+    """The first evaluation, whose scale nobody knows; the next have that of the one before."""
+    config = configured(
+        tiny(tmp_path, rows=30),
+        scheme={"name": name},
+        optimizer=None,
+        loss=scaled(1e25),
+        train={"epochs": 10**4, "batch_size": 10},
+        stop={"steps": 3},
+    )
+    done = train(config, tmp_path / "run", workers=workers)
+    epochs = [row["epoch"] for row in done.rows("step")]
+    # From 1/3 the limit rises by 2^20 at a time until 1e25, about 2^83, is within it.
+    assert epochs == [5.0, 6.0, 7.0]
+    assert done.tickets.samples == 7 * 30
