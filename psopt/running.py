@@ -61,7 +61,7 @@ def simulate(start: Prepared) -> int:
     replica = job.assemble(config, device).replica()
 
     def crew(observe: Observer, warn: Callable[[str], None]) -> Crew:
-        return virtual_crew(config, replica, observe)
+        return virtual_crew(config, replica, observe, warn)
 
     return _coordinate(start, _Crews("simulated", crew, lambda _: [], {}))
 

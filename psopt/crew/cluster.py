@@ -14,9 +14,15 @@ from psopt.crew.virtual import ComputeTimes, Network, distribution
 from psopt.replica.replica import Replica
 
 
-def virtual_crew(config: JobConfig[Any], replica: Replica, observe: Observer) -> Crew:
+def virtual_crew(
+    config: JobConfig[Any],
+    replica: Replica,
+    observe: Observer,
+    warn: Callable[[str], None] = lambda message: None,
+) -> Crew:
     """The workers of the job's ``cluster`` section, whose gradients ``replica`` computes."""
     cluster = config.cluster
+    evicts = cluster.deadline is not None and cluster.deadline.simulated
     return SimCrew(
         replica,
         cluster.workers,
@@ -25,7 +31,7 @@ def virtual_crew(config: JobConfig[Any], replica: Replica, observe: Observer) ->
         server_cost=cluster.server_cost,
         observer=observe,
         faults=faults(config),
-        patience=patience(config) if cluster.deadline and cluster.deadline.simulated else None,
+        terms=Terms(True, patience(config) if evicts else None, warn),
     )
 
 

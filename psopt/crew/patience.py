@@ -40,7 +40,7 @@ class Terms:
     Attributes:
         goes_on: the job goes on with the others.
         patience: until a worker that does not answer counts as lost; None: for ever.
-        warn: says something loudly.
+        warn: says something loudly; a loss is said at once.
         outlives: MPI goes on without a rank that has ended, so that one which fails may do so.
     """
 

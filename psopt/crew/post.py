@@ -55,7 +55,7 @@ class Post:
     """
 
     def __init__(self, wire: Wire, workers: int, observer: Observer, terms: Terms) -> None:
-        self.roster, self.pool, self._terms = Roster(workers, terms.patience), Pool(), terms
+        self.roster, self.pool, self._terms = Roster(workers, terms), Pool(), terms
         self.published: dict[int, tuple[Vectors, Any]] = {}
         self.vigil = Vigil(wire, self.roster, terms)
         self._wire, self._observe = wire, observer

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
 from psopt.crew.base import ALL_GONE, Lost, Reply, Task, WorkerLost, deal
-from psopt.crew.patience import Patience, Watches
+from psopt.crew.patience import Terms, Watches
 
 DIED = "has died"
 DAMAGED = "is behind a connection on which a message arrived damaged"
@@ -23,7 +23,7 @@ class Roster:
 
     Args:
         workers: how many there are at first.
-        patience: how long a worker may take; None: for ever.
+        terms: of losses, which are told when they happen.
 
     Attributes:
         workers: ids of the live ones, in order.
@@ -36,14 +36,15 @@ class Roster:
         fates: why a worker is gone.
     """
 
-    def __init__(self, workers: int, patience: Patience | None = None) -> None:
+    def __init__(self, workers: int, terms: Terms | None = None) -> None:
+        self._terms = terms or Terms()
         self.workers: tuple[int, ...] = tuple(range(workers))
         self.open: dict[int, deque[Numbered]] = {w: deque() for w in self.workers}
         self.idle: dict[int, None] = dict.fromkeys(self.workers)
         self.held: dict[int, int] = {}
         self.losses: list[tuple[int, Sequence[Numbered]]] = []
         self.kept: deque[Reply | Lost] = deque()
-        self.watches = Watches(patience)
+        self.watches = Watches(self._terms.patience)
         self.fates: dict[int, str] = {}
         self._owed = dict.fromkeys(self.workers, 0)  # submitted, and not yet collected
 
@@ -123,5 +124,7 @@ class Roster:
             self.idle.pop(worker, None)
             self.held.pop(worker, None)
             del self._owed[worker]
-        self.workers = tuple(worker for worker in self.workers if worker not in dead)
+            self.workers = tuple(other for other in self.workers if other != worker)
+            others = f"; {len(self.workers)} go on" if self._terms.goes_on else ""
+            self._terms.warn(f"worker {worker} {why}{others}")
         return bool(dead)

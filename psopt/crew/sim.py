@@ -27,11 +27,13 @@ from psopt.crew.base import (
     sum_in_order,
 )
 from psopt.crew.faults import NONE, Faults
-from psopt.crew.patience import Patience
+from psopt.crew.patience import Terms
 from psopt.crew.posted import Posted
 from psopt.crew.virtual import Network, nbytes
 from psopt.crew.virtual_post import Compute, VirtualPost
 from psopt.replica.replica import Replica
+
+GOES_ON = Terms(goes_on=True)
 
 
 class SimCrew(Posted):
@@ -45,7 +47,7 @@ class SimCrew(Posted):
         server_cost: seconds that the server needs for one reply.
         observer: is told where each rank's virtual time goes.
         faults: what goes wrong.
-        patience: until a worker that does not answer is evicted; None: for ever.
+        terms: of losses, after which it always goes on.
     """
 
     def __init__(
@@ -58,10 +60,10 @@ class SimCrew(Posted):
         server_cost: float = 0.0,
         observer: Observer = lambda rank, span: None,
         faults: Faults = NONE,
-        patience: Patience | None = None,
+        terms: Terms = GOES_ON,
     ) -> None:
         self._post = VirtualPost(
-            replica, workers, compute, network, server_cost, observer, faults, patience
+            replica, workers, compute, network, server_cost, observer, faults, terms
         )
         super().__init__(self._post, self._post)
         self._network = network

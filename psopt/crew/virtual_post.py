@@ -13,7 +13,7 @@ from typing import Any
 
 from psopt.crew.base import Observer, Reply, Result, Task, Vectors, needs_vectors
 from psopt.crew.faults import Faults
-from psopt.crew.patience import Patience
+from psopt.crew.patience import Terms
 from psopt.crew.roster import DAMAGED, DIED, Roster
 from psopt.crew.virtual import Network, nbytes
 from psopt.replica.memory import Memory
@@ -45,7 +45,7 @@ class VirtualPost:
         server_cost: seconds that the server needs for one reply.
         observer: is told where each rank's virtual time goes.
         faults: what goes wrong.
-        patience: until a worker that does not answer is evicted; None: for ever.
+        terms: of losses.
 
     Attributes:
         now: virtual seconds.
@@ -63,13 +63,13 @@ class VirtualPost:
         server_cost: float,
         observer: Observer,
         faults: Faults,
-        patience: Patience | None,
+        terms: Terms,
     ) -> None:
         self._replica, self._compute, self._network = replica, compute, network
         self._server_cost, self._observe, self._faults = server_cost, observer, faults
         self.now, self.late = 0.0, 0
         self.published: dict[int, tuple[Vectors, Any]] = {}
-        self.roster = Roster(workers, patience)
+        self.roster = Roster(workers, terms)
         self._free = dict.fromkeys(range(workers), 0.0)
         self._sent: dict[int, float] = {}  # when a worker's last reply left
         self._events: list[_Event] = []

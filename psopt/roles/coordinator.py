@@ -155,14 +155,11 @@ class Coordinator:
             )
 
     def _note_losses(self) -> bool:
-        """Take down who is gone since, and why; whether anybody is."""
+        """Take down who is gone since; whether anybody is."""
         workers = self.crew.workers
         gone = [worker for worker in self._workers if worker not in workers]
         self._workers = workers
         self.progress.lost += gone
-        for left, worker in zip(reversed(range(len(gone))), gone, strict=True):
-            others = len(workers) + left
-            self.journal.warn(f"worker {worker} {self.crew.fates[worker]}; {others} go on")
         return bool(gone)
 
     def _account(self, updates: Sequence[Update]) -> None:

@@ -151,14 +151,14 @@ class Journal:
             self._metrics.close()
 
     def state(self) -> dict[str, Any]:
-        """Totals and the number of rows so far, for a checkpoint."""
+        """Totals and the number of rows so far, for a checkpoint; lists, of which it makes one text each."""
         return {
             "rows": self._metrics.rows,
-            "staleness": {str(value): count for value, count in self.staleness.items()},
-            "worker_seconds": {
-                str(worker): {kind: float(s) for kind, s in totals.items()}
+            "staleness": [[value, count] for value, count in self.staleness.items()],
+            "worker_seconds": [
+                [worker, {kind: float(s) for kind, s in totals.items()}]
                 for worker, totals in self.worker_seconds.items()
-            },
+            ],
         }
 
     def restart(self) -> None:
@@ -167,9 +167,9 @@ class Journal:
 
     def restore(self, state: Mapping[str, Any], seconds: float) -> None:
         """Go on from ``state``, at ``seconds`` of the training clock; later rows are dropped."""
-        self.staleness = Counter({int(k): n for k, n in state["staleness"].items()})
+        self.staleness = Counter(dict(state["staleness"]))
         self.worker_seconds = {
-            int(worker): Counter(totals) for worker, totals in state["worker_seconds"].items()
+            worker: Counter(totals) for worker, totals in state["worker_seconds"]
         }
         self._base = seconds
         self._metrics.truncate(state["rows"])

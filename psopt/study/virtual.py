@@ -52,7 +52,7 @@ def run(config: JobConfig[Scheme], display: Display) -> Ended:
         )
         coordinator = Coordinator(
             config,
-            virtual_crew(config, replica, journal.observe),
+            virtual_crew(config, replica, journal.observe, journal.warn),
             ParameterServer(parts.model, parts.optimizer(parts.model)),
             parts.tickets(),
             test_samples=len(parts.data.test),

@@ -8,7 +8,7 @@ import pytest
 
 from psopt.crew.base import Evaluate, Gradient, Ticket
 from psopt.crew.faults import Faults
-from psopt.crew.patience import Patience, Watches
+from psopt.crew.patience import Patience, Terms, Watches
 from psopt.crew.sim import SimCrew
 from psopt.crew.virtual import Network
 from tests.replica.support import Setup
@@ -86,7 +86,7 @@ def test_a_task_of_five_times_the_usual_is_waited_for(seed: int) -> None:
         return 5.0 if worker == 1 and calls == slow else draw.lognormvariate(-0.045, 0.3)
 
     patience = Patience(10.0, 1e-3, 20.0)
-    crew = SimCrew(SETUP.replica(), 3, seconds, Network(0.0, 1e30), patience=patience)
+    crew = SimCrew(SETUP.replica(), 3, seconds, Network(0.0, 1e30), terms=Terms(True, patience))
     crew.publish(0, SETUP.server().vectors)
     for number in range(120):
         for worker in crew.idle():
@@ -107,7 +107,7 @@ def test_a_stop_of_three_deadlines_is_not(seed: int) -> None:
         lambda worker, samples: draw.uniform(0.8, 1.2),
         Network(0.0, 1e30),
         faults=Faults(stops={1: [(stop, 36.0)]}),
-        patience=Patience(10.0, 1.0, 20.0),
+        terms=Terms(True, Patience(10.0, 1.0, 20.0)),
     )
     crew.publish(0, SETUP.server().vectors)
     open_tickets = [Ticket(0, number) for number in range(100)]

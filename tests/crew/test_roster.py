@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from psopt.crew.base import Evaluate, Lost, Reply, Result, Task, WorkerLost
+from psopt.crew.patience import Terms
 from psopt.crew.roster import DIED, Roster
 
 TASK = Evaluate(0, 0, 1)
@@ -69,3 +70,15 @@ def test_idle_workers_are_in_the_order_in_which_they_became_free() -> None:
         roster.kept.append(answered(worker))
         roster.collect()
         assert list(roster.idle) == idle
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_losses_are_told_at_once(goes_on: bool) -> None:
+    said: list[str] = []
+    roster = Roster(4, Terms(goes_on, None, said.append))
+    assert roster.bury([1, 3], "has died")
+    assert not roster.bury([3], "has not answered")
+    assert roster.bury([0], "has failed")
+    left = ("; 3 go on", "; 2 go on", "; 1 go on") if goes_on else ("", "", "")
+    whats = ("1 has died", "3 has died", "0 has failed")
+    assert said == [f"worker {what}{others}" for what, others in zip(whats, left, strict=True)]

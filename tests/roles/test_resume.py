@@ -139,8 +139,8 @@ def test_figures_go_on(tmp_path: Path) -> None:
     assert journal.staleness.total() == len(TICKETS)
     assert max(journal.staleness) >= 3
     assert set(journal.worker_seconds) == {0, 1, 2, 3}
-    for worker, totals in before["worker_seconds"].items():
-        assert journal.worker_seconds[int(worker)]["compute"] >= totals["compute"]
+    for worker, totals in before["worker_seconds"]:
+        assert journal.worker_seconds[worker]["compute"] >= totals["compute"]
     seconds = [row["seconds"] for row in second.rows("step")]
     assert seconds == sorted(seconds)
     assert [row["step"] for row in second.rows("evaluation")][-1] == len(TICKETS)
