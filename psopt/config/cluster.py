@@ -94,8 +94,8 @@ class ClusterConfig(Section):
     )
     digest: bool = Field(
         default=False,
-        description="Send a checksum with every vector; a worker with which a message arrives damaged is "
-        "lost.",
+        description="Send checksums with every message between coordinator and workers; a worker with which "
+        "one arrives damaged is lost.",
     )
     faults: FaultsConfig = Field(
         default=FaultsConfig(), description="Faults, to try what the job survives."

@@ -73,7 +73,8 @@ class MpiLink:
             header = (serial, replace(result, vectors=()), self._clock.take())
             tags, fate = (Tag.REPLY, Tag.REPLY_VECTOR), self._fate()
             arriving = damaged(result.vectors) if fate.damaged and result.vectors else None
-            message = self._wire.send(0, tags, header, result.vectors, arriving)
+            torn = fate.damaged and not result.vectors
+            message = self._wire.send(0, tags, header, result.vectors, arriving, torn=torn)
             if fate.deadly:
                 message.done()  # lets MPI go on: some of it is under way
                 os.kill(os.getpid(), signal.SIGKILL)

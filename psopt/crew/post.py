@@ -29,7 +29,7 @@ from psopt.crew.patience import Terms
 from psopt.crew.pool import Pool
 from psopt.crew.roster import DAMAGED, Roster
 from psopt.crew.vigil import Vigil
-from psopt.crew.wire import Outgoing, RankGone, Tag, Wire
+from psopt.crew.wire import Damaged, Outgoing, RankGone, Tag, Wire
 
 NOWHERE: Mapping[int, Vectors] = {}
 
@@ -162,7 +162,11 @@ class Post:
         """A reply whose header has come."""
         worker = source - 1
         start = self.now()
-        (serial, result, spans), specs = self._wire.header(source, Tag.REPLY, size)
+        try:
+            (serial, result, spans), specs = self._wire.header(source, Tag.REPLY, size)
+        except Damaged:
+            self.vigil.evict(worker, DAMAGED)
+            raise _Evicted from None
         expected, task = self.roster.open[worker][0]
         if serial != expected:
             raise RuntimeError(f"worker {worker} answered task {serial}, not task {expected}")

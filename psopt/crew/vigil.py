@@ -17,7 +17,7 @@ from psopt.crew.base import Fetch, Rounds, WorkerLost
 from psopt.crew.nap import Nap
 from psopt.crew.patience import Terms
 from psopt.crew.roster import DIED, Roster
-from psopt.crew.wire import Outgoing, RankGone, Tag, Wire
+from psopt.crew.wire import Damaged, Outgoing, RankGone, Tag, Wire
 
 _STEP = 1.0  # seconds at most between two looks, as far as patience is concerned
 _LOOK = 0.05  # seconds between looks at what is overdue
@@ -110,7 +110,7 @@ class Vigil:
         try:
             content, specs = self._wire.header(source, Tag.REPLY, size)
             self.void.append(self._wire.swallow(source, Tag.REPLY_VECTOR, specs))
-        except RankGone:
+        except (RankGone, Damaged):
             return
         if isinstance(content, tuple):
             self.late += 1

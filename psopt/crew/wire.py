@@ -3,7 +3,7 @@
 A message is a header (small, pickled: task or reply, and the vectors' shapes and dtypes) followed
 by the raw bytes of each vector, in chunks below MPI's 2 GiB limit. A receiver that knows where a
 vector belongs receives it in place. Bytes carry any dtype exactly; nothing is ever converted on the
-wire, and no tensor is pickled. On request each vector travels with a checksum (CRC-32).
+wire, and no tensor is pickled. On request headers and vectors travel with checksums (CRC-32).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from psopt.replica.tasks import Vectors
 
 Bytes = npt.NDArray[np.uint8]
 CHUNK = 1 << 30
+_SEAL = 4  # bytes of a header's checksum
 
 
 class Spec(NamedTuple):
@@ -101,13 +102,20 @@ class RankGone(RuntimeError):  # noqa: N818 - reads as what happened
         super().__init__(f"rank {rank} is gone")
 
 
+class Damaged(RuntimeError):  # noqa: N818 - reads as what happened
+    """A header of the rank at the other end arrived damaged; what was to follow it is not known."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(f"a message from rank {rank} arrived damaged")
+
+
 class Wire:
     """Sends and receives messages over one communicator.
 
     Args:
         communicator: the ranks.
         chunk: largest number of bytes in one MPI message, below 2 GiB.
-        digest: have vectors travel with a checksum.
+        digest: have headers and vectors travel with checksums.
     """
 
     def __init__(
@@ -122,6 +130,8 @@ class Wire:
         header: Any,
         vectors: Vectors,
         arriving: Vectors | None = None,
+        *,
+        torn: bool = False,
     ) -> Outgoing:
         """Start a message to rank ``dest``; ``vectors`` must not change before it is ``done``.
 
@@ -131,11 +141,12 @@ class Wire:
             header: anything small that can be pickled.
             vectors: what is sent.
             arriving: what arrives in their place, to see that it is noticed.
+            torn: a bit of a header with a checksum is flipped on the way, for the same.
         """
         specs = [self._spec(vector) for vector in vectors]
         vectors = vectors if arriving is None else arriving
         pieces = [raw_bytes(vector) for vector in vectors]
-        head = np.frombuffer(pickle.dumps((header, specs), protocol=5), dtype=np.uint8)
+        head = self._sealed(pickle.dumps((header, specs), protocol=5), torn=torn)
         requests = [self._comm.Isend(head, dest, tags[0])]
         for piece in pieces:
             requests += self.start_send(dest, tags[1], piece)
@@ -156,10 +167,19 @@ class Wire:
         return self._comm.probe(source, tag)
 
     def header(self, source: int, tag: Tag, size: int) -> tuple[Any, list[Spec]]:
-        """Receive the header of a message that ``probe`` has seen."""
+        """Receive the header of a message that ``probe`` has seen.
+
+        Raises:
+            Damaged: its checksum is not that of its bytes, none of which is looked at then.
+        """
         head = np.empty(size, dtype=np.uint8)
         self._comm.Recv(head, source, tag)
-        content, specs = pickle.loads(head.tobytes())
+        text = head.tobytes()
+        if self._digest:
+            text, seal = text[:-_SEAL], text[-_SEAL:]
+            if seal != _seal(text):
+                raise Damaged(source)
+        content, specs = pickle.loads(text)
         return content, specs
 
     def vectors(self, source: int, tag: Tag, specs: Sequence[Spec], places: Vectors) -> Vectors:
@@ -202,6 +222,13 @@ class Wire:
         pairs = zip(specs, vectors, strict=True)
         return all(spec.crc is None or spec.crc == _crc(vector) for spec, vector in pairs)
 
+    def _sealed(self, text: bytes, *, torn: bool) -> Bytes:
+        if not self._digest:
+            return np.frombuffer(text, dtype=np.uint8)
+        whole = np.frombuffer(text + _seal(text), dtype=np.uint8).copy()
+        whole[len(text) // 2] ^= torn
+        return whole
+
     def _spec(self, tensor: Tensor) -> Spec:
         spec = spec_of(tensor)
         return spec._replace(crc=_crc(tensor)) if self._digest else spec
@@ -230,6 +257,10 @@ class Wire:
 def spec_of(tensor: Tensor) -> Spec:
     """Dtype and shape, as they travel."""
     return Spec(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+
+
+def _seal(text: bytes) -> bytes:
+    return zlib.crc32(text).to_bytes(_SEAL, "big")
 
 
 def _crc(tensor: Tensor) -> int:

@@ -13,7 +13,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psopt.crew.wire import CHUNK, Outgoing, RankGone, Request, Spec, Tag, Wire, raw_bytes, spec_of
+from psopt.crew.wire import (
+    CHUNK,
+    Damaged,
+    Outgoing,
+    RankGone,
+    Request,
+    Spec,
+    Tag,
+    Wire,
+    raw_bytes,
+    spec_of,
+)
 from tests.crew import wire_cases
 from tests.crew.wire_cases import CHUNKS, REPLY, TASK, TENSORS, all_bits, receive
 from tests.replica.support import bits
@@ -209,3 +220,24 @@ def test_what_comes_from_the_dead_is_not_taken() -> None:
     with pytest.raises(RankGone):
         here.vectors(source, Tag.REPLY_VECTOR, specs, ())
     assert outgoing.done()
+
+
+def test_a_damaged_header_is_not_looked_at() -> None:
+    """Whichever bit of it, that of its checksum included; without checksums it is taken as it comes."""
+    post: dict[Any, Any] = {}
+    fake = Fake(1, post)
+    mine, theirs = Wire(Fake(0, post), digest=True), Wire(fake, digest=True)
+    mine.send(1, TASK, {"serial": 3}, (torch.ones(2),))
+    (_, size) = theirs.probe(0, Tag.TASK) or (0, 0)
+    content, vectors = receive(theirs, 0, TASK, ())
+    assert content == {"serial": 3}
+    assert torch.equal(vectors[0], torch.ones(2))
+    for bit in range(8 * size):
+        sent = mine.send(1, TASK, {"serial": 3}, (torch.ones(2),))
+        sent.memory[0][bit // 8] ^= 1 << bit % 8
+        with pytest.raises(Damaged, match="from rank 0 arrived damaged"):
+            theirs.header(0, Tag.TASK, size)
+    mine.send(1, TASK, None, (), torn=True)
+    (_, size) = theirs.probe(0, Tag.TASK) or (0, 0)
+    with pytest.raises(Damaged):
+        theirs.header(0, Tag.TASK, size)
