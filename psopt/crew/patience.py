@@ -119,6 +119,12 @@ class Watches:
         self._running[worker] = watch
         heapq.heappush(self._due, (watch.until, worker))
 
+    def most(self, seconds: float) -> float:
+        """How long a worker may take for a round that takes it ``seconds``."""
+        if self._patience is None:
+            return float("inf")
+        return max(self._patience.least, self._patience.factor * seconds)
+
     def why(self, worker: int, now: float) -> str:
         """What to say of an overdue worker."""
         watch = self._running[worker]

@@ -191,10 +191,18 @@ class VirtualPost:
     def pass_round(self, counts: Sequence[int]) -> None:
         """Virtual time of one round: the slowest worker's slots, then the allreduce."""
         start = self.now
-        seconds = []
+        seconds, overdue = [], {}
         for worker, block in self.roster.blocks(len(counts)):
             own = sum((self._compute(worker, counts[slot]) for slot in block), 0.0)
             seconds.append(self._faults.through(worker, start, own)[1] - start)
+            if seconds[-1] > (most := self.roster.watches.most(own)):
+                overdue[worker] = most
+        if overdue:
+            self.now = start + max(overdue.values())
+            for worker, most in overdue.items():
+                self.evict(worker, f"has not answered for {most:.3g} s (Rounds task)")
+            self.pass_round(counts)  # those that are left do it again
+            return
         slowest = start + max(seconds)
         size = nbytes(self._replica.model.vectors)
         self.now = slowest + self._network.allreduce(len(self.roster.workers), size)
@@ -207,5 +215,5 @@ class VirtualPost:
         dead = [w for w in self.roster.workers if self._faults.death(w) <= self.now]
         for worker in dead:
             self.evict(worker, DIED)
-        if dead:  # those that are left do the round again
+        if dead:  # likewise
             self.pass_round(counts)

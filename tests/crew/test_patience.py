@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from psopt.crew.base import Evaluate, Gradient, Ticket
+from psopt.crew.base import Evaluate, Gradient, Rounds, Ticket
 from psopt.crew.faults import Faults
 from psopt.crew.patience import Patience, Terms, Watches
 from psopt.crew.sim import SimCrew
@@ -133,3 +133,23 @@ def test_a_last_word_has_time() -> None:
     watches = Watches(Patience(10.0, 0.01, 0.01))
     watches.begin(0, TASK, 0.0, soon=True)
     assert watches.next() == 10.0
+
+
+def test_rounds_go_on_without_one_that_stands_still() -> None:
+    """From the end of its deadline, which is ten times what its slot takes; a short stop is waited for."""
+    said: list[str] = []
+    crew = SimCrew(
+        SETUP.replica(),
+        3,
+        lambda worker, samples: 1.0,
+        Network(0.0, 1e30),
+        faults=Faults(stops={0: [(1.5, 5.0)], 1: [(20.0, 100.0)]}),
+        terms=Terms(True, Patience(10.0, 1.0, 20.0), said.append),
+    )
+    crew.publish(0, SETUP.server().vectors)
+    tickets = [tuple(Ticket(0, 3 * k + slot) for slot in range(3)) for k in range(20)]
+    version, tallies = crew.together(Rounds(0, tuple(tickets)))
+    assert (version, len(tallies)) == (20, 20)
+    assert said == ["worker 1 has not answered for 10 s (Rounds task); 2 go on"]
+    # 6 s for the round with the short stop, 10 s lost; then a worker has two slots in 5 rounds of 20.
+    assert crew.now() == pytest.approx(15 + 5 + 10 + 5 * 2)
