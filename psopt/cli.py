@@ -1,7 +1,7 @@
 """The ``psopt`` command. Wires objects together; the only place that asks which rank this is.
 
-Exit status: 0 complete, 1 failed, 2 a usage, config or data error found before training, 3
-diverged, 128 + n ended by signal n.
+Exit status: 0 complete, 1 failed, 2 a usage, config or data error found before training, 3 diverged,
+75 stopped by a signal after a checkpoint, 128 + n ended by signal n.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rich.console import Console
 from psopt import __version__
 from psopt.cli_chaos import chaos
 from psopt.cli_data import data_app
+from psopt.stopping import StopRequest
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 
@@ -82,7 +83,7 @@ def run(
     """Run a job: start its ranks here, or be one of them under mpirun or srun."""
     from psopt.launch.mpirun import is_rank
 
-    a_rank = is_rank(os.environ)
+    a_rank, stop = is_rank(os.environ), StopRequest()
     if (config is None) == (resume is None):
         _refuse("give a config file, or --resume DIR")
     if simulate and ranks is not None:
@@ -94,17 +95,17 @@ def run(
     if a_rank:
         from psopt.crew.supervisor import supervise
 
-        notes = supervise()  # forks, so before the imports below
+        notes = supervise(prepare=stop.heed)  # forks, so before the imports below
     from psopt.request import Refused, Request, ranks_in
 
     request = Request(config, resume, out, tuple(overrides or ()), ranks_in(lost))
     if a_rank:
-        raise typer.Exit(_be_a_rank(request, ranks, notes))
+        raise typer.Exit(_be_a_rank(request, ranks, notes, stop))
     try:
         simulate |= ranks is None and request.was_simulated()
     except Refused as error:
         _refuse(str(error))
-    raise typer.Exit(_simulate(request) if simulate else _launch(request, ranks))
+    raise typer.Exit(_simulate(request, stop) if simulate else _launch(request, ranks))
 
 
 @app.command()
@@ -189,7 +190,7 @@ def doctor() -> None:
     raise typer.Exit(examine(Console()))
 
 
-def _simulate(request: Any) -> int:
+def _simulate(request: Any, stop: StopRequest) -> int:
     from psopt.record import RecordError
     from psopt.request import Refused
     from psopt.running import simulate
@@ -198,8 +199,9 @@ def _simulate(request: Any) -> int:
         prepared = request.prepare(None)
     except Refused as error:
         _refuse(str(error))
+    stop.heed()
     try:
-        return simulate(prepared)
+        return simulate(prepared, stop)
     except SystemExit as error:  # by a model's or a loss's code
         print(f"psopt: sys.exit({error.code!r}) before the job was complete", file=sys.stderr)
     except RecordError as error:
@@ -221,7 +223,7 @@ def _launch(request: Any, ranks: int | None) -> int:
         _refuse(str(error))
 
 
-def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
+def _be_a_rank(request: Any, ranks: int | None, notes: Any, stop: StopRequest) -> int:
     """One rank of a job: the coordinator where rank is 0, else a worker."""
     from psopt.crew.guard import guarded
     from psopt.crew.process import keep_memory
@@ -245,8 +247,7 @@ def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
 
         if world.size == 1:
             return _say(
-                "a job needs a coordinator and at least one worker: start 2 ranks or more, or "
-                "use --simulate for workers in this process"
+                "a job needs a coordinator and a worker: start 2 ranks or more, or use --simulate"
             )
         if ranks not in (None, world.size):
             return _say(
@@ -264,8 +265,9 @@ def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
         if packed is None:
             return EXIT_USAGE
         if prepared is not None:
-            return _leave(world, running.coordinate(world, prepared))
-        return _leave(world, running.work(world, asked.unpacked_config(packed)))
+            return _leave(world, running.coordinate(world, prepared, stop))
+        stop.lasts()
+        return _leave(world, running.work(world, asked.unpacked_config(packed), notes.dispensable))
 
     if world.rank == 0:
         return guarded(world, body, notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 import time
@@ -72,6 +73,8 @@ def chaos(
         raise typer.Exit(_simulated(asked))
     if ranks < 3:
         raise _refused("-n: take at least 3 ranks, so that a worker is left when one is lost")
+    if out is not None and out == Path():
+        raise _refused("--out: name a directory")
     folder = out or Path("runs") / f"chaos-{time.strftime('%Y%m%d-%H%M%S')}"
     raise typer.Exit(_real(asked, ranks, folder, kinds, patience))
 
@@ -123,7 +126,9 @@ def _real(asked: _Asked, ranks: int, folder: Path, kinds: list[str], patience: f
         print(f"cluster.on_loss={on_loss} (the job says abort)", flush=True)
     if on_loss == "restart":
         kinds = [kind for kind in kinds if kind not in IN_ONE_JOB] or ["kill"]
-    overrides = [*asked.overrides, f"cluster.on_loss={on_loss}"]
+    slow = {w: times for w, times in asked.config.cluster.stragglers.items() if w < ranks - 1}
+    stragglers = f"cluster.stragglers={json.dumps(slow)}"  # of workers that are there
+    overrides = [*asked.overrides, f"cluster.on_loss={on_loss}", stragglers]
     trials = Runs(asked.path, ranks, folder, overrides, patience)
     calm, outcomes = trials.calm, []
     if calm.status != 0:

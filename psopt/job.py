@@ -117,10 +117,12 @@ def check_slices(config: JobConfig[Scheme]) -> Iterator[Problem]:
 
 
 def needless(config: JobConfig[Scheme]) -> str:
-    """What is said of steps by an optimizer, where the scheme takes its steps itself; a sentence, or nothing.
+    """What the job says that has no effect with its scheme; a sentence, or nothing.
 
     It is no error, so that one word of a job file changes the scheme.
     """
+    if config.scheme.among_themselves and config.cluster.faults.poisoned:
+        return "cluster.faults.poisoned has no effect on what workers exchange among themselves"
     if config.scheme.needs_optimizer:
         return ""
     given = {

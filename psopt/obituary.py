@@ -17,10 +17,10 @@ FAILED = "failed, the job ends"
 """In the line of a rank that ends the job by an error of its own."""
 
 _ENDS = "; the job ends"
-_SILENT = "does not answer"
+_GIVEN_UP = "is given up"
 _DEATH = re.compile(
     rf"psopt: rank (\d+) \([a-z0-9 ]+\) on \S+, process \d+, "
-    rf"(?:was killed by signal (\d+)|left with status \d+|{_SILENT}).*{_ENDS}".encode()
+    rf"(?:was killed by signal (\d+)|left with status \d+|{_GIVEN_UP}).*{_ENDS}".encode()
 )
 
 
@@ -30,7 +30,7 @@ class Death:
 
     Attributes:
         rank: which one.
-        signal: that killed it; None where it left by itself, or is silent.
+        signal: that killed it; None where it left by itself, or is given up.
     """
 
     rank: int
@@ -54,9 +54,10 @@ def obituary(rank: str | None, process: int, code: int, *, fatal: bool) -> str:
     return f"psopt: {who} on {socket.gethostname()}, process {process}, {_how(code)}{end}"
 
 
-def silent(rank: int, host: str, process: int) -> str:
-    """The line for a worker that the coordinator ends the job for, because it does not answer any more."""
-    return f"psopt: rank {rank} (worker {rank - 1}) on {host}, process {process}, {_SILENT}{_ENDS}"
+def given_up(rank: int, host: str, process: int, why: str) -> str:
+    """The line for a worker that the coordinator ends the job for, since it does not answer, say."""
+    who = f"rank {rank} (worker {rank - 1}) on {host}, process {process}"
+    return f"psopt: {who}, {_GIVEN_UP}: it {why}{_ENDS}"
 
 
 def death_in(line: bytes) -> Death | None:

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections.abc import Mapping
 
 import psutil
 
+RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
+"""In which mpirun, or srun, tells a process its rank."""
+
 _PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK, _PR_SET_CHILD_SUBREAPER = 1, 29, 36
+
+
+def rank_of(environ: Mapping[str, str]) -> str | None:
+    """The rank of a process, where that is told before MPI begins."""
+    return next((environ[name] for name in RANK_VARIABLES if name in environ), None)
 
 
 def signal_at_parents_death(number: int) -> None:

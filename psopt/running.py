@@ -20,7 +20,7 @@ from psopt.config import JobConfig, dump_job
 from psopt.crew.base import Crew, Observer, WorkerFailed
 from psopt.crew.cluster import compute_times, faults, terms, virtual_crew
 from psopt.launch.mpirun import RUN_DIRECTORY, TERMINAL
-from psopt.obituary import silent
+from psopt.obituary import given_up
 from psopt.record import (
     EXITS,
     CheckpointStore,
@@ -43,30 +43,29 @@ from psopt.roles.server import ParameterServer
 from psopt.roles.summary import outcome, summarise
 from psopt.roles.worker import serve
 from psopt.schemes.base import Scheme
+from psopt.stopping import StopRequest
 
 if TYPE_CHECKING:
     from psopt.crew.mpi import World
     from psopt.models.flat import FlatModel
 
 
-def simulate(start: Prepared) -> int:
+def simulate(start: Prepared, stop: StopRequest) -> int:
     """Run on the virtual cluster that the job's ``cluster`` section describes; the exit status."""
     from psopt.crew.process import keep_memory
 
     keep_memory()
-    config, cluster = start.config, start.config.cluster
-    cores = len(os.sched_getaffinity(0))
-    job.set_threads(config.device.threads, cores // min(cluster.workers, cores))
-    device = job.choose_device(config.device.kind, 0)
-    replica = job.assemble(config, device).replica()
+    config, cores = start.config, len(os.sched_getaffinity(0))
+    job.set_threads(config.device.threads, cores // min(config.cluster.workers, cores))
+    replica = job.assemble(config, job.choose_device(config.device.kind, 0)).replica()
 
     def crew(observe: Observer, warn: Callable[[str], None]) -> Crew:
         return virtual_crew(config, replica, observe, warn)
 
-    return _coordinate(start, _Crews("simulated", crew, lambda _: [], {}))
+    return _coordinate(start, _Crews("simulated", crew, lambda _: [], {}), stop)
 
 
-def coordinate(world: World, start: Prepared) -> int:
+def coordinate(world: World, start: Prepared, stop: StopRequest) -> int:
     """Rank 0 of a real run; the exit status."""
     from psopt.crew.mpi_crew import MpiCrew
     from psopt.crew.wire import Wire
@@ -80,8 +79,8 @@ def coordinate(world: World, start: Prepared) -> int:
     def make(observe: Observer, warn: Callable[[str], None]) -> Crew:
         nonlocal crew
         wire = Wire(world.ranks, digest=start.config.cluster.digest)
-        agreed = terms(start.config, warn, tolerant=world.tolerant)
-        crew = MpiCrew(wire, world.size - 1, observe, agreed)
+        how = terms(start.config, warn, tolerant=world.tolerant)
+        crew = MpiCrew(wire, world.size - 1, observe, how)
         return crew
 
     def meet(model: FlatModel) -> list[dict[str, Any]]:
@@ -98,25 +97,26 @@ def coordinate(world: World, start: Prepared) -> int:
         return [own, *({**w, "rank": rank} for rank, w in enumerate(workers, start=1))]
 
     try:
-        return _coordinate(start, _Crews("mpi", make, meet, world.describe(), world.failure))
+        return _coordinate(start, _Crews("mpi", make, meet, world.describe(), world.failure), stop)
     finally:
         world.deserted = crew is not None and bool(crew.deserters)
         if crew is not None and start.config.cluster.on_loss != "continue":
             for worker in crew.deserters:
-                about = workers[worker]
-                print(silent(worker + 1, about["host"], about["pid"]), file=sys.stderr, flush=True)
+                who, why = workers[worker], crew.fates[worker]
+                line = given_up(worker + 1, who["host"], who["pid"], why)
+                print(line, file=sys.stderr, flush=True)
 
 
-def work(world: World, config: JobConfig[Scheme]) -> int:
-    """Any other rank of a real run; the exit status."""
+def work(world: World, config: JobConfig[Scheme], dispensable: Callable[[], None]) -> int:
+    """Any other rank of a real run, which says when it is ``dispensable``; the exit status."""
     from psopt.crew.mpi_link import MpiLink
     from psopt.crew.wire import Wire
 
     _survive(world, config)
+    dispensable()
     threads = job.set_threads(config.device.threads, world.share)
     device = job.choose_device(config.device.kind, world.local_worker)
-    parts = job.assemble(config, device)
-    clock = SpanLog()
+    parts, clock = job.assemble(config, device), SpanLog()
     introduction = {
         "host": world.host(),
         "pid": os.getpid(),
@@ -135,6 +135,7 @@ def work(world: World, config: JobConfig[Scheme]) -> int:
 
 def _survive(world: World, config: JobConfig[Scheme]) -> None:
     """Have this rank outlive others, if the job is to and can."""
+    world.digest = config.cluster.digest
     if world.tolerant and config.cluster.on_loss == "continue":
         world.ranks.survive()
 
@@ -157,7 +158,7 @@ class _Crews:
         return str(error) if told else f"{type(error).__name__}: {error}"
 
 
-def _coordinate(start: Prepared, crews: _Crews) -> int:
+def _coordinate(start: Prepared, crews: _Crews, stop: StopRequest) -> int:
     """Coordinator and its record, from start to summary."""
     began = time.perf_counter()
     config, run, parts = start.config, start.run, start.parts
@@ -181,6 +182,7 @@ def _coordinate(start: Prepared, crews: _Crews) -> int:
                 store=CheckpointStore(
                     run.checkpoints, config.checkpoint.keep, journal.warn, run.identity()
                 ),
+                stop=stop,
             )
             status, reason = "failed", "an exception; see the log"
             try:

@@ -211,7 +211,7 @@ def test_float64_resumes_bitwise(tmp_path: Path) -> None:
     assert call("run", path, "--simulate", "--out", whole)[0] == 0
     assert call("run", path, "--simulate", "--out", run, "--set", "stop.steps=3")[0] == 0
     early = saved(run)
-    assert "model.dtype is 'float32', and was 'float64'" in refused(
+    assert 'model.dtype is "float32", and was "float64"' in refused(
         "run", "--resume", run, "--set", "model.dtype=float32"
     )
     assert call("run", "--resume", run, "--set", "stop.steps=null")[0] == 0

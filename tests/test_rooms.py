@@ -32,7 +32,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("optim",),
     ("record",),
     ("config",),
-    ("obituary", "processes"),
+    ("obituary", "processes", "stopping"),
     ("reading",),
 )
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
@@ -40,7 +40,7 @@ LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 # Rooms that see less than what is below them.
 ONLY = {
     "report": {"record", "config"},
-    "launch": {"record", "config", "obituary", "processes"},
+    "launch": {"record", "config", "obituary", "processes", "stopping"},
     "schemes": {"crew", "optim", "config"},
     "optim": {"config"},
 }

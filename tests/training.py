@@ -36,6 +36,7 @@ from psopt.roles.coordinator import Coordinator
 from psopt.roles.display import Figures
 from psopt.roles.journal import Journal
 from psopt.roles.server import ParameterServer
+from psopt.stopping import StopRequest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -185,6 +186,7 @@ def train(
     tree: Tree | None = None,
     bad: Collection[Ticket] = (),
     statistics: Mapping[Ticket, float] | None = None,
+    stop: StopRequest | None = None,
     **options: Any,
 ) -> Trained:
     """Train on virtual workers.
@@ -197,6 +199,7 @@ def train(
         tree: a checkpoint to go on from.
         bad: tickets whose gradient is not a number.
         statistics: tickets that set the model's statistics to a number, beside a right gradient.
+        stop: whether the run is to end at the next step.
         options: of the virtual crew.
     """
     torch.set_num_threads(1)
@@ -224,6 +227,7 @@ def train(
             test_samples=len(parts.data.test),
             journal=journal,
             store=CheckpointStore(run.checkpoints, config.checkpoint.keep),
+            stop=stop,
         )
         trained = Trained(coordinator, crew, tickets, watcher, run)
         if tree is not None:

@@ -43,20 +43,19 @@ def of_real(outcomes: Sequence[tuple[Outcome, str]]) -> Table:
 
 def of_simulated(trials: Sequence[Trial]) -> Table:
     """What came of the courses, and what happened in them."""
-    table = _table("courses", "completed", "all lost", "diverged", "broken", *_HAPPENED)
     ends = Counter(trial.end for trial in trials)
-    table.add_row(
-        str(len(trials)),
-        *(str(ends[end]) for end in ("completed", "all lost", "diverged", "broken")),
-        str(sum(len(trial.lost) for trial in trials)),
-        str(sum(trial.returned for trial in trials)),
-        str(sum(trial.late for trial in trials)),
-        str(sum(trial.refused for trial in trials)),
-    )
+    counts = {
+        "courses": len(trials),
+        **{end: ends[end] for end in ("completed", "all lost", "diverged", "broken")},
+        "workers lost": sum(len(trial.lost) for trial in trials),
+        "tickets issued again": sum(trial.returned for trial in trials),
+        "late replies refused": sum(trial.late for trial in trials),
+        "updates refused": sum(trial.refused for trial in trials),
+    }
+    table = _table("of the courses, and in them", "number")
+    for what, count in counts.items():
+        table.add_row(what, str(count))
     return table
-
-
-_HAPPENED = ("workers lost", "tickets again", "late replies", "refused updates")
 
 
 def _table(*columns: str) -> Table:

@@ -22,12 +22,14 @@ from psopt.config.faults import FaultsConfig
 from psopt.crew.base import WorkerLost
 from psopt.crew.cluster import virtual_crew
 from psopt.optim.finite import all_finite
+from psopt.roles.progress import Progress
+from psopt.roles.schedule import Schedule
 from psopt.roles.server import ParameterServer
 from psopt.schemes.asynchronous import Asynchronous
 from psopt.schemes.base import Context, Diverged, Limit, Scheme
 
 _MOST_STEPS = 100_000
-_STEP = Limit(8, 1 << 30)
+_FEW = 8  # updates between two looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,8 @@ class _Course:
             l2=config.loss.l2,
             evict_after=config.cluster.evict_after,
         )
+        self._schedule, self._progress = Schedule(config, rows), Progress()
+        self._stopped = False
         sync = getattr(config.scheme, "sync_every", None)
         barrier = getattr(config.scheme, "sync", "") == "barrier"
         self._versions = Course(sync + config.cluster.workers if sync and barrier else None)
@@ -148,9 +152,9 @@ class _Course:
         state = scheme.init(context)
         try:
             for _ in range(_MOST_STEPS):
-                updates = scheme.step(context, state, _STEP)
+                updates = scheme.step(context, state, self._limit())
                 self._look(updates)
-                if not updates:
+                if not updates or self._may_stop(updates):
                     break
             else:
                 raise Broken(f"the run does not end within {_MOST_STEPS} steps")
@@ -161,8 +165,20 @@ class _Course:
                 raise
         except Diverged:
             end = "diverged"
-        self.book.check(complete=end == "completed")
+        self.book.check(complete=end == "completed" and not self._stopped)
         return end
+
+    def _limit(self) -> Limit:
+        limit = self._schedule.limit((self._progress.step, self.book.position))
+        return Limit(min(_FEW, limit.steps), limit.samples)
+
+    def _may_stop(self, updates: Any) -> bool:
+        """Whether the job's ``stop`` ends it here, by steps or by the objective: faults leave these alone."""
+        progress = self._progress
+        progress.step += sum(not update.tally.refused for update in updates)
+        progress.objective = updates[-1].figures.get("objective")
+        self._stopped = self._schedule.reason_to_stop(progress) is not None
+        return self._stopped
 
     def _look(self, updates: Any) -> None:
         self._versions.see(updates, self.server.version)

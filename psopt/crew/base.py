@@ -23,8 +23,8 @@ this process (``crew/sim.py``). The contract, tested over both by ``tests/crew/t
   ``together`` again from its version; what was submitted to it comes back from ``collect`` as
   ``Lost``. Replies that have arrived count. Where nobody is left, all of these raise
   ``WorkerLost``. Only crews that say so below can lose a worker and go on.
-- A reply to a task on a shard, of ``gather``, ``reduce`` or ``each``, that is not finite does not count
-  before a second worker has said the same, if there is one; a worker whom the second contradicts is
+- A reply with a gradient, or of a shard, for ``gather``, ``reduce`` or ``each`` that is not finite does
+  not count before a second worker has said the same, if there is one; a worker whom the second contradicts is
   among the ``disproved``.
 - ``evict`` makes a worker a lost one. A crew with patience does so itself to one that does not answer;
   whatever comes from it afterwards is refused. ``fates`` says why each lost worker is lost.

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
-from psopt.crew.base import Buffers, LocalSolve, Probe, Reply, ShardGradient, Task
+from psopt.crew.base import Buffers, Gradient, LocalSolve, Probe, Reply, ShardGradient, Task
 from psopt.crew.roster import Roster
 
-_DOUBTED = (ShardGradient, LocalSolve, Probe, Buffers)
+_DOUBTED = (Gradient, ShardGradient, LocalSolve, Probe, Buffers)
 
 GiveAgain = Callable[[int, Task, int], int]
 """Gives a worker a task under the serial number that it had; the number."""
@@ -33,21 +34,25 @@ class Doubts:
         self._first: dict[int, int] = {}
         self._disproved: list[int] = []
 
-    def asks_again(self, serial: int, reply: Reply) -> bool:
-        """Whether ``reply`` does not stand, and its task is with another worker now, or its own if it is alone."""
+    def heard(self, serial: int, reply: Reply) -> Reply | None:
+        """The reply that stands; None where the task is with another worker now, or its own if it is alone.
+
+        One that a second worker has confirmed is still the first one's.
+        """
         if not isinstance(reply.task, _DOUBTED):
-            return False
+            return reply
         sound = all(tally.finite and math.isfinite(tally.loss) for tally in reply.result.tallies)
         first = self._first.pop(serial, None)
-        if first is not None or sound:
-            if sound and first is not None:
+        if first is not None:
+            if sound:
                 self._disproved.append(first)
-            return False
-        if (second := second_to(reply.worker, self._roster.workers)) is None:
-            return False
+                return reply
+            return replace(reply, worker=first)
+        if sound or (second := second_to(reply.worker, self._roster.workers)) is None:
+            return reply
         self._first[serial] = reply.worker
         self._give(second, reply.task, serial)
-        return True
+        return None
 
     def take(self) -> list[int]:
         """Who was disproved since the last call."""

@@ -183,7 +183,7 @@ class World:
         self.share = len(mine) // max(1, sum(cores == mine for _, cores in workers))
         self.ranks = Ranks(self._comm)
         self.tolerant = TOLERANT
-        self.deserted = False
+        self.deserted = self.digest = False
 
     def agree(self, value: Any) -> Any:
         """Rank 0's ``value``, on every rank; those who wait for it sleep."""
@@ -203,7 +203,8 @@ class World:
     def confess(self, cause: str) -> None:
         """Tell rank 0 that this rank fails; returns when rank 0 has not ended the job in time."""
         with contextlib.suppress(MPI.Exception):
-            message = Wire(self.ranks).send(0, (Tag.FAILURE, Tag.FAILURE), cause, ())
+            wire = Wire(self.ranks, digest=self.digest)
+            message = wire.send(0, (Tag.FAILURE, Tag.FAILURE), cause, ())
             end = time.monotonic() + _TO_RECORD
             while time.monotonic() < end:
                 message.done()  # lets MPI go on

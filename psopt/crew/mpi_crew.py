@@ -79,7 +79,7 @@ class MpiCrew(Posted):
         """The next reply to arrive, or the next loss."""
         self._pool.take_back()
         while not self._roster.kept:
-            if self._roster.all_idle:
+            if self._roster.all_idle and not self._roster.losses:
                 raise RuntimeError("collect: no task is open, so no reply can come")
             if (came := self._post.receive(None)) is not None:
                 self._roster.kept.append(came[1])
@@ -98,9 +98,9 @@ class MpiCrew(Posted):
             if (came := self._post.receive(None)) is None:
                 self._roster.deal_again(wanted, self._post.send)
                 continue
-            serial, reply = came
-            if self._doubts.asks_again(serial, reply):
-                self._pool.release(reply.result.vectors)
+            serial = came[0]
+            if (reply := self._doubts.heard(*came)) is None:
+                self._pool.release(came[1].result.vectors)
             elif serial in wanted:
                 yield wanted.pop(serial), reply
                 self._pool.release(reply.result.vectors)
@@ -127,17 +127,18 @@ class MpiCrew(Posted):
         for position in range(len(tasks)):
             while position not in arrived:
                 serial = serials[position]
-                source = None if len(arrived) < budget else self._roster.doing(serial)
+                full = len(arrived) >= budget and not self._roster.losses  # who has it may be gone
+                source = self._roster.doing(serial) if full else None
                 came = self._post.receive(source, {serial: out} if position == 0 else {})
                 if came is None:
                     self._roster.deal_again(wanted, self._post.send)
                     serials |= {p: s for s, p in wanted.items()}
-                elif self._doubts.asks_again(*came):
+                elif (stands := self._doubts.heard(*came)) is None:
                     self._give_back(came[1].result.vectors, out)
                 elif came[0] in wanted:
-                    arrived[wanted.pop(came[0])] = came[1]
+                    arrived[wanted.pop(came[0])] = stands
                 else:
-                    self._roster.kept.append(came[1])
+                    self._roster.kept.append(stands)
             reply = arrived.pop(position)
             for total, vector in zip(out, reply.result.vectors, strict=True):
                 sum_in_order([vector] if position == 0 else [total, vector], total)

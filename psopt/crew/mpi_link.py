@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from psopt.crew.base import DAMAGED_TASK, Peers, Result, Task, Vectors
 from psopt.crew.faults import Fate, damaged
 from psopt.crew.mpi_peers import MpiPeers, answer_ping
 from psopt.crew.nap import Nap
-from psopt.crew.wire import RankGone, Tag, Wire
+from psopt.crew.wire import NO_SERIAL, Damaged, RankGone, Tag, Wire
 from psopt.replica.spans import SpanLog
 
 
@@ -58,7 +59,12 @@ class MpiLink:
             with self._clock.span("wait"):
                 size = self._await_task()
             with self._clock.span("receive"):
-                order, specs = self._wire.header(0, Tag.TASK, size)
+                try:
+                    order, specs = self._wire.header(0, Tag.TASK, size)
+                except Damaged:
+                    self.reply(NO_SERIAL, Result(version=DAMAGED_TASK))
+                    self._wait_to_be_sent_away()
+                    return None
                 if order is None:
                     return None
                 serial, task, structure = order
@@ -83,6 +89,21 @@ class MpiLink:
     def leave(self) -> None:
         """The last message: spans that no reply has carried."""
         self._wire.send(0, (Tag.REPLY, Tag.REPLY_VECTOR), self._clock.take(), ()).wait()
+
+    def _wait_to_be_sent_away(self) -> None:
+        """What belonged to a header that was damaged is not known: throw all away until the last word."""
+        nap = Nap()
+        while True:
+            if (found := self._wire.probe(0, Tag.TASK_VECTOR)) is not None:
+                self._wire.discard(0, Tag.TASK_VECTOR, found[1])
+            elif (found := self._wire.probe(0, Tag.TASK)) is not None:
+                with contextlib.suppress(Damaged):
+                    if self._wire.header(0, Tag.TASK, found[1])[0] is None:
+                        return
+            elif 0 in self._wire.gone:
+                raise RankGone(0)
+            else:
+                nap()
 
     def _await_task(self) -> int:
         """Sleep until a task has come, answering pings; the size of its header.

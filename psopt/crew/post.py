@@ -29,7 +29,7 @@ from psopt.crew.patience import Terms
 from psopt.crew.pool import Pool
 from psopt.crew.roster import DAMAGED, Roster
 from psopt.crew.vigil import Vigil
-from psopt.crew.wire import Damaged, Outgoing, RankGone, Tag, Wire
+from psopt.crew.wire import NO_SERIAL, Damaged, Outgoing, RankGone, Tag, Wire
 
 NOWHERE: Mapping[int, Vectors] = {}
 
@@ -155,7 +155,8 @@ class Post:
             self.vigil.rest(nap)
             if worker not in self.roster.open:
                 return
-        self._record(worker, self._wire.header(found[0], Tag.REPLY, found[1])[0])
+        with contextlib.suppress(Damaged):  # a few spans are lost
+            self._record(worker, self._wire.header(found[0], Tag.REPLY, found[1])[0])
         self.roster.watches.forget(worker)
 
     def _take_in(self, source: int, size: int, places: Mapping[int, Vectors]) -> tuple[int, Reply]:
@@ -165,8 +166,10 @@ class Post:
         try:
             (serial, result, spans), specs = self._wire.header(source, Tag.REPLY, size)
         except Damaged:
+            serial = NO_SERIAL
+        if serial == NO_SERIAL:
             self.vigil.evict(worker, DAMAGED)
-            raise _Evicted from None
+            raise _Evicted
         expected, task = self.roster.open[worker][0]
         if serial != expected:
             raise RuntimeError(f"worker {worker} answered task {serial}, not task {expected}")

@@ -80,7 +80,7 @@ class SimCrew(Posted):
         """The event that is next in virtual time."""
         roster = self._roster
         while not roster.kept:
-            if roster.all_idle:
+            if roster.all_idle and not roster.losses:
                 raise RuntimeError("collect: no task is open, so no reply can come")
             if (event := self._post.receive()) is not None:
                 roster.kept.append(event[1])
@@ -95,8 +95,8 @@ class SimCrew(Posted):
             if (event := self._post.receive()) is None:
                 self._roster.deal_again(wanted, self._post.send)
                 continue
-            serial, reply = event
-            if self._doubts.asks_again(serial, reply):
+            serial, _ = event
+            if (reply := self._doubts.heard(*event)) is None:
                 continue
             if serial in wanted:
                 yield wanted.pop(serial), reply

@@ -21,10 +21,11 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from psopt.crew.process import die_with_parent
 from psopt.obituary import obituary
-from psopt.processes import adopt_orphans, kill_children, signal_at_parents_death
+from psopt.processes import adopt_orphans, kill_children, rank_of, signal_at_parents_death
 
 TOLERANT = os.environ.get("OMPI_MCA_mpi_ft_enable") == "1"  # noqa: SIM112 - Open MPI's own name
 """Whether mpirun goes on when a rank dies (Open MPI's, --with-ft ulfm)."""
@@ -38,7 +39,7 @@ _TOGETHER = (
     0.4  # those who die within this time are all named, before mpirun kills their supervisors
 )
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_RANK, _FAILED, _FINISHED = b"r", b"x", b"f"
+_RANK, _DISPENSABLE, _FAILED, _FINISHED = b"r", b"d", b"x", b"f"
 
 
 class Notes:
@@ -55,6 +56,10 @@ class Notes:
         """This process is that rank."""
         self._write(_RANK + str(rank).encode())
 
+    def dispensable(self) -> None:
+        """From now on the others outlive this rank, where MPI can do that."""
+        self._write(_DISPENSABLE)
+
     def failed(self, status: int = 1) -> None:
         """This rank has printed why it fails, and is about to end (the job) with ``status``."""
         self._write(_FAILED + str(status).encode())
@@ -69,11 +74,12 @@ class Notes:
                 os.write(self._descriptor, word + b"\n")
 
 
-def supervise(patience: float = PATIENCE) -> Notes:
+def supervise(patience: float = PATIENCE, prepare: Callable[[], None] = lambda: None) -> Notes:
     """Fork. Returns in the child, which is the rank from now on; the parent exits as the rank does.
 
     Args:
         patience: seconds for the end of a rank that has finished.
+        prepare: called in the child before a signal can reach it.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
@@ -83,6 +89,7 @@ def supervise(patience: float = PATIENCE) -> Notes:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until there is a handler for them
     child = os.fork()
     if not child:
+        prepare()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(words)
         die_with_parent(parent)
@@ -103,8 +110,8 @@ class _Supervisor:
     def __init__(self, process: int, words: int, patience: float) -> None:
         self._process, self._words, self._listening = process, words, True
         self._patience = patience
-        self._rank: str | None = None
-        self._finished = self._failed = False
+        self._rank = rank_of(os.environ)
+        self._finished = self._failed = self._dispensable = False
         self._deadline: float | None = None
         self._status = 1  # with which the rank means to end
         self._impatient = False
@@ -170,6 +177,8 @@ class _Supervisor:
         if word.startswith(_FINISHED):
             self._finished = True
             self._mean_to_end(int(word.removeprefix(_FINISHED)), self._patience)
+        elif word.startswith(_DISPENSABLE):
+            self._dispensable = True
         elif word.startswith(_FAILED):
             self._failed = True
             self._mean_to_end(int(word.removeprefix(_FAILED)), _PATIENCE_WITH_FAILED)
@@ -188,11 +197,13 @@ class _Supervisor:
             time.sleep(_PAUSE)
         quiet = self._failed or -code in self._received
         if not quiet and (code < 0 or not self._finished):
-            fatal = not TOLERANT or self._rank == "0"
+            fatal = not (TOLERANT and self._dispensable)
             line = obituary(self._rank, self._process, code, fatal=fatal)
             print(line, file=sys.stderr, flush=True)
             if fatal:
                 time.sleep(_TOGETHER)
+            if fatal and TOLERANT:  # mpirun goes on without it, and the others wait for it
+                os.kill(self._parent, signal.SIGTERM)
         if code < 0 and TOLERANT:
             os.kill(
                 os.getpid(), signal.SIGKILL

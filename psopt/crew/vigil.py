@@ -127,8 +127,7 @@ class Vigil:
         if not self._terms.outlives:
             self._wire.raise_failure()
         elif (found := self._wire.probe(None, Tag.FAILURE)) is not None:
-            cause, _ = self._wire.header(found[0], Tag.FAILURE, found[1])
-            self._roster.bury([found[0] - 1], f"has failed ({cause})")
+            self._roster.bury([found[0] - 1], f"has failed ({self._wire.cause(*found)})")
 
     def _look_once(self) -> None:
         """Who has died, and how much patience has been used up."""
@@ -158,7 +157,7 @@ class Vigil:
         nap, end = Nap(), time.perf_counter() + _PONG
         while len(alive) < len(workers) and time.perf_counter() < end:
             if (found := self._wire.probe(None, Tag.PONG)) is not None:
-                self._wire.header(found[0], Tag.PONG, found[1])
+                self._wire.discard(found[0], Tag.PONG, found[1])
                 alive.add(found[0] - 1)
             nap()
         return alive & set(workers)

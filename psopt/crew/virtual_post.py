@@ -28,7 +28,8 @@ class _Event:
     """A worker has sent a reply, or is found dead (no ``reply``), at virtual time ``at``."""
 
     at: float
-    serial: int
+    order: int  # in which they were sent: a task that is given again keeps its serial number
+    serial: int = field(compare=False)
     worker: int = field(compare=False)
     reply: Reply | None = field(compare=False)
     damaged: bool = field(compare=False, default=False)
@@ -73,7 +74,7 @@ class VirtualPost:
         self._free = dict.fromkeys(range(workers), 0.0)
         self._sent: dict[int, float] = {}  # when a worker's last reply left
         self._events: list[_Event] = []
-        self._serial = 0
+        self._serial = self._sendings = 0
         self._memories: dict[int, Memory] = {}
 
     def close(self) -> None:
@@ -122,7 +123,9 @@ class VirtualPost:
         if end < death:
             self._send_home(worker, end, serial, Reply(worker, task, result))
         else:
-            heapq.heappush(self._events, _Event(max(death, self.now), serial, worker, None))
+            self._sendings += 1
+            event = _Event(max(death, self.now), self._sendings, serial, worker, None)
+            heapq.heappush(self._events, event)
         self.roster.given(worker, serial, task, self.now)
         return serial
 
@@ -135,7 +138,9 @@ class VirtualPost:
         """Schedule the arrival of a reply; those of one worker do not overtake each other."""
         fate = self._faults.message(worker)
         at = self._sent[worker] = max(end + fate.delay, self._sent.get(worker, 0.0))
-        event = _Event(at, serial, worker, None if fate.deadly else reply, fate.damaged)
+        arriving = None if fate.deadly else reply
+        self._sendings += 1
+        event = _Event(at, self._sendings, serial, worker, arriving, fate.damaged)
         heapq.heappush(self._events, event)
         if fate.again is not None:
             heapq.heappush(self._events, replace(event, at=at + fate.again))

@@ -26,6 +26,9 @@ from psopt.replica.tasks import Vectors
 
 Bytes = npt.NDArray[np.uint8]
 CHUNK = 1 << 30
+NO_SERIAL = -1
+"""In the reply of a worker that could not read which task it was given."""
+
 _SEAL = 4  # bytes of a header's checksum
 
 
@@ -175,11 +178,9 @@ class Wire:
         head = np.empty(size, dtype=np.uint8)
         self._comm.Recv(head, source, tag)
         text = head.tobytes()
-        if self._digest:
-            text, seal = text[:-_SEAL], text[-_SEAL:]
-            if seal != _seal(text):
-                raise Damaged(source)
-        content, specs = pickle.loads(text)
+        if self._digest and text[-_SEAL:] != _seal(text[:-_SEAL]):
+            raise Damaged(source)
+        content, specs = pickle.loads(text)  # what follows its end is passed over
         return content, specs
 
     def vectors(self, source: int, tag: Tag, specs: Sequence[Spec], places: Vectors) -> Vectors:
@@ -240,7 +241,18 @@ class Wire:
             WorkerFailed: one does.
         """
         if (found := self.probe(None, Tag.FAILURE)) is not None:
-            raise WorkerFailed(self.header(found[0], Tag.FAILURE, found[1])[0])
+            raise WorkerFailed(self.cause(*found))
+
+    def cause(self, source: int, size: int) -> str:
+        """Receive what a worker that fails says."""
+        try:
+            return str(self.header(source, Tag.FAILURE, size)[0])
+        except Damaged:
+            return f"rank {source}: its last message arrived damaged"
+
+    def discard(self, source: int, tag: Tag, size: int) -> None:
+        """Receive a message, whatever it says."""
+        self._comm.Recv(np.empty(size, dtype=np.uint8), source, tag)
 
     def start_send(self, dest: int, tag: int, piece: Bytes) -> list[Request]:
         """Start sending bytes in chunks."""
@@ -275,12 +287,13 @@ def raw_bytes(tensor: Tensor) -> Bytes:
     Raises:
         TypeError: the tensor is not dense, or not on the host.
     """
-    if tensor.layout != torch.strided or tensor.device.type != "cpu":
+    odd = tensor.is_quantized or tensor.layout != torch.strided
+    if odd or tensor.device.type != "cpu":
         raise TypeError(
             f"the wire carries dense host tensors, not {tensor.layout} on {tensor.device}"
         )
     if not tensor.numel():
         return np.empty(0, dtype=np.uint8)
-    dense = tensor.detach().contiguous()
+    dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
     flat = dense.as_strided((dense.numel(),), (1,))  # a dimension of size 1 has any stride
     return flat.view(torch.uint8).numpy()

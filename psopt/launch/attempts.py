@@ -153,7 +153,7 @@ class _End:
         if self.signals:
             yield f"ended by {signal.Signals(self.signals[0]).name}"
         path = self.directory
-        if path is not None and self.outcome in (None, "failed"):
+        if path is not None and self.outcome in (None, "failed", "stopped"):
             go_on = f"psopt run --resume {shlex.quote(str(path))}"
             yield f"the run is kept in {path}; go on with: {go_on}"
 

@@ -9,19 +9,28 @@ what that means for the job is in ``attempts.py``.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO
 
 import psutil
 
 from psopt.obituary import FAILED, Death, death_in
-from psopt.processes import adopt_orphans, kill_children, signal_at_parents_death
+from psopt.processes import (
+    RANK_VARIABLES,
+    adopt_orphans,
+    kill_children,
+    rank_of,
+    signal_at_parents_death,
+)
 
 TERMINAL = "PSOPT_TERMINAL"
 RUN_DIRECTORY = "run directory: "
@@ -29,7 +38,6 @@ RUN_DIRECTORY = "run directory: "
 
 _LONGEST = 1 << 12  # bytes of a line that matter
 _GRACE = 5.0
-_RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 
 
 def is_rank(environ: Mapping[str, str]) -> bool:
@@ -37,14 +45,14 @@ def is_rank(environ: Mapping[str, str]) -> bool:
 
     A batch script under sbatch has SLURM_PROCID too, but is no step.
     """
-    if any(variable in environ for variable in _RANK_VARIABLES):
+    if rank_of(environ) is not None:
         return True
     return "SLURM_STEP_ID" in environ and environ.get("SLURM_STEP_NUM_TASKS", "1") != "1"
 
 
 def is_first(environ: Mapping[str, str]) -> bool:
     """True unless mpirun or srun says that this is another rank than the first."""
-    said = [environ[name] for name in (*_RANK_VARIABLES, "SLURM_PROCID") if name in environ]
+    said = [environ[name] for name in (*RANK_VARIABLES, "SLURM_PROCID") if name in environ]
     return not said or said[0] == "0"
 
 
@@ -56,11 +64,13 @@ class Heard:
         directory: of the run, as the coordinator has named it.
         deaths: that have ended the job.
         failed: whether a rank ended the job by an error of its own, before anybody had died.
+        died: when the first death was heard of, by the monotonic clock; 0: never.
     """
 
     directory: str | None = None
     deaths: list[Death] = field(default_factory=list)
     failed: bool = False
+    died: float = 0.0
 
     def output(self, line: bytes) -> None:
         """A line of standard output."""
@@ -71,6 +81,7 @@ class Heard:
         """A line of standard error."""
         if (death := death_in(line)) is not None:
             self.deaths.append(death)
+            self.died = self.died or time.monotonic()
         elif FAILED.encode() in line and not self.deaths:
             self.failed = True
 
@@ -78,8 +89,8 @@ class Heard:
 class Signals:
     """SIGINT, SIGTERM and SIGHUP to this process, which are meant for the job.
 
-    They are passed on to mpirun, which is killed when it does not end by a third one. One that this
-    process is to ignore (nohup) stays ignored.
+    They are passed on to mpirun, which is killed when it does not end by a third one. A first SIGTERM
+    asks the coordinator to stop, with a checkpoint. One that this process is to ignore (nohup) stays ignored.
 
     Attributes:
         received: those that have come.
@@ -88,6 +99,7 @@ class Signals:
     def __init__(self) -> None:
         self.received: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
+        self._heard = Heard()
 
     @contextlib.contextmanager
     def heeded(self) -> Iterator[Signals]:
@@ -101,20 +113,46 @@ class Signals:
             for number, handler in zip(heeded, before, strict=True):
                 signal.signal(number, handler)
 
-    def wait(self, process: subprocess.Popen[bytes]) -> int:
+    def wait(self, process: subprocess.Popen[bytes], heard: Heard) -> int:
         """The status of ``process`` at its end; until then the signals are for it."""
-        self._process = process
-        for number in self.received:  # while it was being started
-            process.send_signal(number)
+        self._process, self._heard = process, heard
+        for count, number in enumerate(self.received, start=1):  # while it was being started
+            self._pass_on(number, count)
         try:
-            return process.wait()
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return process.wait(_GRACE)
+                if heard.died and time.monotonic() > heard.died + _GRACE:
+                    process.kill()  # it waits for who waits for the dead
         finally:
             self._process = None
 
     def _come(self, number: int, _: object) -> None:
         self.received.append(number)
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL if len(self.received) > 2 else number)
+        self._pass_on(number, len(self.received))
+
+    def _pass_on(self, number: int, count: int) -> None:
+        if self._process is None:
+            return
+        if number == signal.SIGTERM and count == 1 and (pid := _coordinator(self._heard)):
+            os.kill(pid, number)
+        else:
+            self._process.send_signal(signal.SIGKILL if count > 2 else number)
+
+
+def _coordinator(heard: Heard) -> int | None:
+    """The process of rank 0, once the ranks have met; None: it has none here."""
+    if heard.directory is None:
+        return None
+    from psopt.record import RunDirectory  # slow to import, and ranks import this room
+
+    try:
+        ranks = json.loads(RunDirectory(Path(heard.directory)).ranks_path.read_bytes())
+        (pid,) = (entry["pid"] for entry in ranks if entry["rank"] == 0)
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    # The file may be that of an earlier attempt.
+    return pid if pid in {child.pid for child in psutil.Process().children(True)} else None
 
 
 def start(argv: Sequence[str], signals: Signals) -> tuple[int, Heard]:
@@ -145,7 +183,7 @@ def start(argv: Sequence[str], signals: Signals) -> tuple[int, Heard]:
     ]
     for pump in pumps:
         pump.start()
-    status = signals.wait(process)
+    status = signals.wait(process, heard)
     _kill_leftovers()
     for pump in pumps:
         pump.join(_GRACE)

@@ -163,9 +163,10 @@ class Progress:
         """The tolerance that is met at the point."""
         assert self.first_norm is not None
         limit = max(options.absolute_gradient, options.gradient_tolerance * self.first_norm)
-        # A norm whose square is zero gives no slope to search along.
-        if self.norm <= limit or self.norm * self.norm == 0.0:
+        if self.norm <= limit:
             return Status.CONVERGED_GRADIENT
+        if self.norm * self.norm == 0.0:  # there is no slope to search along
+            return Status.PRECISION_LIMIT
         tolerance = options.objective_tolerance
         if tolerance > 0.0 and self.fallen is not None and self.fallen <= tolerance:
             return Status.CONVERGED_OBJECTIVE

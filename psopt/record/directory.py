@@ -17,7 +17,7 @@ from psopt.reading import parse_json, read_within
 from psopt.record.files import cannot_write, temporary_for, to_json, write_atomic
 from psopt.record.metrics import read_metrics
 
-EXITS = {"completed": 0, "failed": 1, "diverged": 3}
+EXITS = {"completed": 0, "failed": 1, "diverged": 3, "stopped": 75}
 """Exit status by a run's status, as its summary has it."""
 
 _NEEDED = 1 << 14  # bytes that a run cannot do without

@@ -92,7 +92,9 @@ def draw_timeline(figure: Figure, run: Run, asked: tuple[float, float] | None = 
     """
     every = lanes(run.events)
     shown = choose(every, _MOST_LANES)
-    start, end = window(every) if asked is None else _bounded(asked, extent(every))
+    start, end = (
+        window(every, run.step_seconds) if asked is None else _bounded(asked, extent(every))
+    )
     zero, unit, factor = (start, "ms", 1e3) if end - start < 1.0 else (0.0, "s", 1.0)
     axes = figure.subplots()
     kinds = _draw_lanes(axes, shown, start, end, zero, factor)

@@ -13,6 +13,7 @@ from psopt.config import one_line
 
 _ROUNDS = 8.0  # so many rounds of a typical worker are shown
 _SLOWEST = 2.5  # and at least so many batches of the slowest one
+_STEPS = 3.0  # and at least so many steps of the server
 _CANDIDATES = 64
 _PAUSES = ("evaluate", "checkpoint")  # the run's clock stands still for everybody
 
@@ -96,16 +97,17 @@ def extent(every: Sequence[Lane]) -> tuple[float, float]:
     return first, max(end for lane in every for _, _, end in lane.spans)
 
 
-def window(every: Sequence[Lane]) -> tuple[float, float]:
+def window(every: Sequence[Lane], step: float = 0.0) -> tuple[float, float]:
     """Start and end, in seconds, of a typical stretch of a few rounds, away from evaluations.
 
     Typical means that its share of computing is the run's: the picture must not flatter the scheme.
 
     Args:
         every: at least one lane with a span.
+        step: seconds of a step of the run; at least a few are shown.
     """
     first, last = extent(every)
-    length = min(_length(every) or last - first, last - first)
+    length = min(max(_length(every) or last - first, _STEPS * step), last - first)
     starts = [first + (last - length - first) * k / _CANDIDATES for k in range(_CANDIDATES + 1)]
     paused = _busy(every, _PAUSES, starts, length)
     calm = [k for k in range(len(starts)) if paused[k] <= min(paused) + 1e-9]

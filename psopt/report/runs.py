@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,17 @@ class Run:
             if isinstance(value, int | float):
                 return float(value)
         return None
+
+    @property
+    def step_seconds(self) -> float:
+        """Median seconds between two steps; 0 where there are none."""
+        known = [
+            (float(row["step"]), float(row["seconds"]))
+            for row in self.steps
+            if _is_finite(row.get("step")) and _is_finite(row.get("seconds"))
+        ]
+        gaps = [(s - r) / (n - m) for (m, r), (n, s) in pairwise(known) if n > m]
+        return max(0.0, statistics.median(gaps)) if gaps else 0.0
 
     @property
     def objectives(self) -> list[dict[str, Any]]:

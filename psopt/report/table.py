@@ -35,6 +35,7 @@ _STYLES = {
     "diverged": "red",
     "failed": "red",
     "interrupted": "yellow",
+    "stopped": "yellow",
     NO_SUMMARY: "yellow",
 }
 
@@ -110,13 +111,16 @@ def _of_losses(run: Run) -> list[str]:
     lines, summary = [], run.summary
     if summary.get("degraded"):
         lost = ", ".join(f"worker {worker}" for worker in summary.get("lost_workers") or ())
-        lines.append(f"{run.label}: went on without {lost or 'ranks that it lost'}")
+        what = "went on without" if run.status == "completed" else "has lost"
+        lines.append(f"{run.label}: {what} {lost or 'ranks'}")
+    by = summary.get("refused_by") or {}
+    named = ", ".join(f"{count} of worker {worker}" for worker, count in sorted(by.items()))
     if refused := summary.get("refused_updates"):
-        by = summary.get("refused_by") or {}
-        named = ", ".join(f"{count} of worker {worker}" for worker, count in sorted(by.items()))
         lines.append(
             f"{run.label}: {refused} updates were refused" + (f": {named}" if named else "")
         )
+    elif named:
+        lines.append(f"{run.label}: results that another worker has disproved: {named}")
     return lines
 
 

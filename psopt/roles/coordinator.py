@@ -18,6 +18,7 @@ from psopt.roles.saving import Mark, Saver
 from psopt.roles.schedule import Schedule, reached
 from psopt.roles.server import ParameterServer
 from psopt.schemes.base import Context, Diverged, Scheme, Spoilt, Update
+from psopt.stopping import StopRequest
 
 
 class Coordinator:
@@ -31,6 +32,7 @@ class Coordinator:
         test_samples: rows of the test split.
         journal: what is recorded.
         store: checkpoints.
+        stop: whether the run is to end at the next step.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Coordinator:
         test_samples: int,
         journal: Journal,
         store: CheckpointStore,
+        stop: StopRequest | None = None,
     ) -> None:
         self.config, self.crew, self.server, self.tickets = config, crew, server, tickets
         self.scheme, self.journal = config.scheme, journal
@@ -61,7 +64,7 @@ class Coordinator:
             config.cluster.evict_after,
             config.bad_update_factor,
         )
-        self._test_samples = test_samples
+        self._test_samples, self._stop = test_samples, stop or StopRequest()
         self._workers = crew.workers
         self._set_target()
         self._clock_base = 0.0
@@ -84,7 +87,10 @@ class Coordinator:
         try:
             self.saver.rehearse(self._tree())
             status, reason = "completed", self._train()
-            self._evaluate()
+            if reason == self._stop.name:  # there is little time
+                status = "stopped"
+            else:
+                self._evaluate()
             self._checkpoint()
             if (problem := self.saver.wait()) is not None:
                 status, reason = "failed", problem
@@ -117,7 +123,7 @@ class Coordinator:
 
     def _train(self) -> str:
         """The loop."""
-        while (reason := self._schedule.reason_to_stop(self.progress)) is None:
+        while (reason := self._reason_to_stop()) is None:
             before = self._position()
             try:
                 updates = self.scheme.step(self.context, self.state, self._schedule.limit(before))
@@ -136,6 +142,9 @@ class Coordinator:
                 self._checkpoint()
         return reason
 
+    def _reason_to_stop(self) -> str | None:
+        return self._schedule.reason_to_stop(self.progress) or self._stop.name
+
     def _watch(self) -> None:
         """See who is gone.
 
@@ -150,7 +159,7 @@ class Coordinator:
                 self._checkpoint()
             problem = self.saver.wait()
             raise WorkerLost(
-                f"{len(workers)} workers are left, cluster.min_workers is {least}: resume with more"
+                f"workers left: {len(workers)}, cluster.min_workers is {least}: resume with more"
                 + (f"; {problem}" if problem else "")
             )
 

@@ -33,7 +33,8 @@ def summarise(
     config, progress = coordinator.config, coordinator.progress
     server, tickets, journal = coordinator.server, coordinator.tickets, coordinator.journal
     restarts = [attempt["lost_ranks"] for attempt in attempts if "lost_ranks" in attempt]
-    lost = [*(rank - 1 for ranks in restarts for rank in ranks if rank > 0), *progress.lost]
+    earlier = [rank - 1 for ranks in restarts for rank in ranks if rank > 0]
+    lost = list(dict.fromkeys([*earlier, *progress.lost]))  # in several attempts, say
     staleness = journal.staleness
     applied = sum(staleness.values())
     optimizer = config.optimizer if config.scheme.needs_optimizer else None

@@ -182,15 +182,16 @@ class Context:
         part = "gradient" if len(self.server.vectors) == 1 else "gradient or buffers"
         bad = "not finite" if self.explosion is None else "not finite, or far larger than usual"
         what = f"{who}: {part} {bad} (server version {self.server.version})"
+        for ticket in tickets:
+            self.tickets.refused(ticket)
+        counts = {worker: self.offences.blame(worker) for worker in culprits}
         if not self.skip_bad:
             raise Diverged(f"{what}; on_bad_update: skip would leave it out")
         if self.refused_in_a_row > max(10, 2 * len(self.crew.workers)):
             raise Diverged(f"{what}; the last {self.refused_in_a_row} updates were all refused")
         self.warn(f"{what}; the update is left out")
-        for ticket in tickets:
-            self.tickets.refused(ticket)
-        for worker in culprits:
-            self._blame(worker, "updates that were refused")
+        for worker, count in counts.items():
+            self._weigh(worker, count, "updates that were refused")
 
     def disprove(self, workers: Sequence[int]) -> None:
         """Account for results that are not finite where another worker's, which count instead, are.
@@ -201,10 +202,11 @@ class Context:
         for worker in workers:
             who = f"worker {worker} (rank {worker + 1})"
             self.warn(f"{who}: its result is not finite; another worker's is, and counts")
-            self._blame(worker, "results that another worker has disproved")
+            count = self.offences.blame(worker)
+            self._weigh(worker, count, "results that another worker has disproved")
 
-    def _blame(self, worker: int, sent: str) -> None:
-        count = self.offences.blame(worker)
+    def _weigh(self, worker: int, count: int, sent: str) -> None:
+        """Whether a worker with so many offences is kept."""
         others = len(self.crew.workers) > 1 and worker in self.crew.workers
         if self.evict_after is not None and count >= self.evict_after and others:
             self.crew.evict(worker, f"has sent {count} {sent}")

@@ -18,7 +18,7 @@ from psopt.crew.base import Tally
 from psopt.crew.roster import Roster
 from psopt.schemes.base import Update
 from tests.commands import call
-from tests.training import configured, job_file, tiny
+from tests.training import configured, job_file, tiny, train
 
 SCHEMES: dict[str, dict[str, Any]] = {
     "asp": {"name": "asp"},
@@ -168,8 +168,8 @@ def test_command(tmp_path: Path) -> None:
     path = job_file(tmp_path, tiny(tmp_path), scheme={"name": "asp"}, cluster={"workers": 3})
     status, text, _ = call("chaos", path, "--simulate", "--runs", 5, "--seed", 3)
     assert status == 0
-    assert "broken" in text
-    assert " 5 " in text
+    assert [line.split() for line in text.splitlines() if "courses  " in line] == [["courses", "5"]]
+    assert "late replies refused" in text
 
 
 def test_command_says_how_to_run_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +185,20 @@ def test_command_says_how_to_run_it_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert status == 1
     again = f"again: psopt chaos {path} --simulate --runs 1 --seed 7 --set=train.epochs=1"
     assert again in text.replace("\n", "")
+
+
+def test_the_job_s_own_end_counts(tmp_path: Path) -> None:
+    """A course ends with the steps of `stop`, with the sha of a run that does; whoever is lost."""
+    data = tiny(tmp_path, rows=42)
+    scheme = {"name": "dane", "shards": 4, "mu": 1.0, "local": {"passes": 2}}
+    options: dict[str, Any] = {"scheme": scheme, "cluster": {"workers": WORKERS}}
+    long = {"epochs": 1000, "batch_size": 4}
+    bench = Bench(configured(data, train=long, stop={"steps": 3}, **options))
+    done = train(
+        configured(data, train=long, stop={"steps": 3}, **options), tmp_path / "run", workers=4
+    )
+    assert bench.calm.sha == done.sha
+    assert {trial.end for trial in bench.trials(0, 20)} <= {"completed", "all lost"}
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,18 @@ def test_a_second_worker_is_asked(poisoned: dict[int, float]) -> None:
     assert len(crew.idle()) == 3
 
 
+@pytest.mark.parametrize("seed", range(25))
+def test_an_answer_that_comes_together_with_an_earlier_one(seed: int) -> None:
+    """Late replies leave together; the task that was given again comes after those before it."""
+    totals = [torch.zeros(SIZE // 4) for _ in range(2)]
+    cluster(2).reduce(shards(), (totals[0],))
+    faults = Faults(poisoned={0: 0.5}, delayed=0.4, delay=20.0, doubled=0.3, seed=seed)
+    crew = cluster(2, faults=faults)
+    crew.reduce(shards(), (totals[1],))
+    assert torch.equal(*totals)
+    assert crew.workers == (0, 1)
+
+
 def test_a_second_worker_that_dies_is_no_answer() -> None:
     total = torch.zeros(SIZE // 4)
     sound = cluster(3).reduce(shards(), (total,))

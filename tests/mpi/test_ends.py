@@ -56,7 +56,7 @@ def test_diverged(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "diverged"
 
 
-@pytest.mark.parametrize("scheme", ["wasp", "bsp", "collective"])
+@pytest.mark.parametrize("scheme", ["wasp", "collective"])
 def test_one_bad_update_is_left_out(scheme: str, tmp_path: Path) -> None:
     """The worker is named, its samples are counted, the parameters stay finite."""
     kwargs = {"fault": "nan", "rank": 2, "at": 2, "size": 9}

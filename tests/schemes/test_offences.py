@@ -59,8 +59,11 @@ def test_one_in_a_hundred_is_poisoned(scheme: str, tmp_path: Path) -> None:
     found, by, progress = accuracy({2: 0.04})  # of one worker in four: 1 % of all
     assert nobody == {}
     assert list(by) == ["2"]
-    assert by["2"] == progress.refused >= 3
-    assert abs(found - calm) <= 0.05
+    assert by["2"] >= 3
+    assert progress.refused == (
+        by["2"] if scheme == "asp" else 0
+    )  # in BSP another worker does it again
+    assert abs(found - calm) <= 0.05 * (scheme == "asp")
 
 
 @pytest.mark.parametrize("scheme", ["asp", "bsp"])
@@ -73,9 +76,14 @@ def test_who_offends_too_often_is_evicted(scheme: str, tmp_path: Path) -> None:
     )
     faults = Faults(poisoned={1: 1.0})
     done = train(config, tmp_path / "run", workers=3, faults=faults)
-    assert done.coordinator.crew.fates == {1: "has sent 2 updates that were refused"}
+    what = (
+        "updates that were refused"
+        if scheme == "asp"
+        else "results that another worker has disproved"
+    )
+    assert done.coordinator.crew.fates == {1: f"has sent 2 {what}"}
     assert done.coordinator.progress.lost == [1]
-    assert done.coordinator.progress.refused == 2
+    assert done.coordinator.progress.refused == (2 if scheme == "asp" else 0)
     assert done.tickets.finished
 
 
