@@ -40,7 +40,7 @@ LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 # Rooms that see less than what is below them.
 ONLY = {
     "report": {"record", "config"},
-    "launch": {"record", "config", "obituary", "processes", "stopping"},
+    "launch": {"record", "config", "obituary", "processes"},
     "schemes": {"crew", "optim", "config"},
     "optim": {"config"},
 }

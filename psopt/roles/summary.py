@@ -32,9 +32,7 @@ def summarise(
     """
     config, progress = coordinator.config, coordinator.progress
     server, tickets, journal = coordinator.server, coordinator.tickets, coordinator.journal
-    restarts = [attempt["lost_ranks"] for attempt in attempts if "lost_ranks" in attempt]
-    earlier = [rank - 1 for ranks in restarts for rank in ranks if rank > 0]
-    lost = list(dict.fromkeys([*earlier, *progress.lost]))  # in several attempts, say
+    restarts, lost = _losses(attempts, progress.lost)
     staleness = journal.staleness
     applied = sum(staleness.values())
     optimizer = config.optimizer if config.scheme.needs_optimizer else None
@@ -78,8 +76,15 @@ def summarise(
             for worker, totals in sorted(journal.worker_seconds.items())
         ],
         "attempts": len(attempts),
-        "restarts": len(restarts),
+        "restarts": restarts,
     }
+
+
+def _losses(attempts: Sequence[Mapping[str, Any]], lost: Sequence[int]) -> tuple[int, list[int]]:
+    """How often the run was started again after a loss; and all workers lost, once where in several attempts."""
+    restarts = [attempt["lost_ranks"] for attempt in attempts if "lost_ranks" in attempt]
+    earlier = [rank - 1 for ranks in restarts for rank in ranks if rank > 0]
+    return len(restarts), list(dict.fromkeys([*earlier, *lost]))
 
 
 def outcome(summary: Mapping[str, Any]) -> str:
