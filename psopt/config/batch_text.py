@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
-from pydantic_core import CoreSchema, core_schema
 
 # An option of sbatch with what it is set to: whatever Slurm's own options are written with.
 EXTRA_PATTERN = r"(--[a-z][a-z0-9-]*(=[A-Za-z0-9_./:,@%+=&|*!?^~{}\[\]() -]+)?|-[A-Za-z])"
@@ -131,15 +130,19 @@ class Shape:
             raise ValueError(f"{text!r} is not {self.what}: {self.allowed}")
         return text
 
-    def __get_pydantic_core_schema__(
-        self, source: type[str], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
 
     def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+        self, schema: Any, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         return {"type": "string", "pattern": f"^({self.pattern})$"}
+
+
+def option_name(text: str) -> str:
+    """The long name of an option, which may be short and have a value: `-n4` is `--ntasks`."""
+    name = text.partition("=")[0]
+    return name if name.startswith("--") else SHORT.get(name[:2], name)
 
 
 def extra_option(text: str) -> str:
@@ -153,8 +156,7 @@ def extra_option(text: str) -> str:
             f"{text!r} is not an option: write '--name' or '--name=value' in one item, the value without "
             "quotes, '$', '`', ';', '#', '<', '>', backslashes and line breaks"
         )
-    name = text.partition("=")[0]
-    name = SHORT.get(name, name)
+    name = option_name(text)
     if name in OWN_OPTIONS:
         raise ValueError(f"{text!r}: use the key {OWN_OPTIONS[name]!r} instead")
     if name in SCRIPTS_OPTIONS:
