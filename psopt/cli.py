@@ -19,6 +19,7 @@ from rich.console import Console
 from psopt import __version__
 from psopt.cli_chaos import chaos
 from psopt.cli_data import data_app
+from psopt.cli_submit import submit
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.command()(chaos)
+app.command()(submit)
 
 ConfigFile = Annotated[Path, typer.Argument(help="A job's YAML file.")]
 Overrides = Annotated[
@@ -231,6 +233,7 @@ def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
     fine_timers()
     keep_memory()
     from psopt.crew.mpi import World, WorldError
+    from psopt.launch.mpirun import alone
 
     try:
         world = World()
@@ -244,10 +247,7 @@ def _be_a_rank(request: Any, ranks: int | None, notes: Any) -> int:
         from psopt import running
 
         if world.size == 1:
-            return _say(
-                "a job needs a coordinator and at least one worker: start 2 ranks or more, or "
-                "use --simulate for workers in this process"
-            )
+            return _say(alone(os.environ))
         if ranks not in (None, world.size):
             return _say(
                 f"-n says {ranks} ranks, but mpirun or srun started {world.size}: leave out -n"

@@ -70,7 +70,7 @@ def _check_nodes(config: JobConfig[Any]) -> Iterator[Problem]:
     if wanted != batch.nodes:
         full = batch.nodes * batch.tasks_per_node - (0 if batch.heterogeneous else 1)
         message = (
-            f"{who} are {wanted} nodes of {batch.tasks_per_node} tasks, not {batch.nodes}; "
-            f"with cluster.workers: {full} all are full"
+            f"{who} at {batch.tasks_per_node} tasks a node need {wanted}, not {batch.nodes}; or set "
+            f"cluster.workers to {full} to fill them"
         )
         yield Problem(("batch", "nodes"), message)
