@@ -35,6 +35,12 @@ else
   job=("$run/batch/job.yaml" --out "$run")
 fi
 
+# MPICH names shared memory by job and step, and ranks that are killed leave it behind: a
+# requeued job takes a step of another number, or it would wait for ever.
+for ((n = 0; n < ${SLURM_RESTART_COUNT:-0}; n++)); do
+  srun --mpi=none --nodes=1 --ntasks=1 true || true
+done
+
 # Slurm warns this shell 120 s before the time limit; the ranks are to know.
 warned='' step=''
 trap 'warned=yes; kill -s USR2 "$step" || true' USR2

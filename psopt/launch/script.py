@@ -151,6 +151,14 @@ def ranks(config: JobConfig[Any], site: Site, start: Start) -> Iterator[str]:
     program = f'{shlex.quote(str(start.python))} -m psopt run "${{job[@]}}"'
     options = ["--export=ALL", f"--mpi={start.mpi}", "--kill-on-bad-exit=1"]
     launch = f"{shlex.quote(site.commands.launch)} {' '.join(options)}"
+    if batch.requeue:
+        groups = " --het-group=0,1" if batch.heterogeneous else ""
+        yield "# MPICH names shared memory by job and step, and ranks that are killed leave it behind: a"
+        yield "# requeued job takes a step of another number, or it would wait for ever."
+        yield "for ((n = 0; n < ${SLURM_RESTART_COUNT:-0}; n++)); do"
+        yield f"  {shlex.quote(site.commands.launch)}{groups} --mpi=none --nodes=1 --ntasks=1 true || true"
+        yield "done"
+        yield ""
     note = "warned=yes; " if batch.requeue else ""
     yield f"# Slurm warns this shell {batch.signal_seconds} s before the time limit; the ranks are to know."
     yield "warned='' step=''" if batch.requeue else "step=''"

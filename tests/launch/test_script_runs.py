@@ -120,6 +120,13 @@ def test_second_start_resumes(node: Node) -> None:
     assert node.srun()[-3:] == ["run", "--resume", str(node.run)]
 
 
+def test_each_start_has_a_step_of_another_number(node: Node) -> None:
+    node.program("srun", SRUN + """printf '%s ' "${@: -1}" >> "$TOLD/last"\n""")
+    node.variables["SLURM_RESTART_COUNT"] = "2"
+    assert node.finish(node.write()) == (0, "")
+    assert (node.told / "last").read_text() == f"true true {node.run} "
+
+
 def test_threads_follow_the_cores(node: Node) -> None:
     path = node.write("batch.cpus_per_task=3")
     node.finish(path)
