@@ -218,6 +218,30 @@ def test_own_way_to_start_mpi(login: Login) -> None:
         assert f"srun --export=ALL --mpi={mpi} " in out
 
 
+def test_what_will_be_missed_is_said(login: Login) -> None:
+    login.program("sbatch")
+    without = ("--set", "checkpoint.every_steps=null")
+    said = "psopt: checkpoint.every_steps is not set, so a job that is requeued begins anew\n"
+    for more, is_said in (
+        (without, True),
+        ((), False),
+        ((*without, "--set=batch.requeue=false"), False),
+    ):
+        status, _, err = call("submit", "job.yaml", "--dry-run", *more)
+        assert status == 0, err
+        assert (said in err) == is_said
+
+
+def test_own_command(login: Login) -> None:
+    login.program("mybatch")
+    login.program("sbatch", "exit 9")
+    path = f"{login.bin}/mybatch"
+    assert call("submit", "job.yaml", "--out=r", "--set", f"batch.commands.submit={path}")[:2] == (
+        0,
+        "123\n",
+    )
+
+
 class TestRefused:
     def test_no_batch_system(self, login: Login) -> None:
         login.bin.joinpath("mpirun").unlink()
