@@ -158,3 +158,10 @@ def test_warning_before_the_start(bench: Bench) -> None:
 def test_coordinator_alone(bench: Bench) -> None:
     error = bench.error(MINIMAL + "batch: {coordinator_partition: cpu}\n")
     assert error.endswith("it has one with 'heterogeneous: true' only")
+
+
+@pytest.mark.parametrize("key", ["modules", "nodes", "partition", "time"])
+def test_key_without_its_section(bench: Bench, key: str) -> None:
+    assert bench.error(MINIMAL + f"{key}: x\n").startswith(
+        f"5:1: unknown key {key!r}; did you mean 'batch.{key}'?"
+    )
