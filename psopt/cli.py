@@ -19,6 +19,7 @@ from rich.console import Console
 from psopt import __version__
 from psopt.cli_chaos import chaos
 from psopt.cli_data import data_app
+from psopt.cli_submit import submit
 from psopt.stopping import StopRequest
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.command()(chaos)
+app.command()(submit)
 
 ConfigFile = Annotated[Path, typer.Argument(help="A job's YAML file.")]
 Overrides = Annotated[
@@ -233,6 +235,7 @@ def _be_a_rank(request: Any, ranks: int | None, notes: Any, stop: StopRequest) -
     fine_timers()
     keep_memory()
     from psopt.crew.mpi import World, WorldError
+    from psopt.launch.mpirun import alone
 
     try:
         world = World()
@@ -246,9 +249,7 @@ def _be_a_rank(request: Any, ranks: int | None, notes: Any, stop: StopRequest) -
         from psopt import running
 
         if world.size == 1:
-            return _say(
-                "a job needs a coordinator and a worker: start 2 ranks or more, or use --simulate"
-            )
+            return _say(alone(os.environ))
         if ranks not in (None, world.size):
             return _say(
                 f"-n says {ranks} ranks, but mpirun or srun started {world.size}: leave out -n"

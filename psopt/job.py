@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from pydantic import ValidationInfo, field_validator
 
-from psopt.config import JobConfig, OptimizerConfig, Problem, load_job
+from psopt.config import Check, JobConfig, OptimizerConfig, Problem, load_job
 from psopt.data.dataset import Dataset, open_dataset
 from psopt.data.layout import resolve
 from psopt.data.plan import TicketBook
@@ -52,13 +52,15 @@ _SCALE_FREE = {
 }
 
 
-def load(path: Path, overrides: Sequence[str] = ()) -> JobConfig[Scheme]:
-    """Load and check a job file; its data path becomes absolute.
+def load(
+    path: Path, overrides: Sequence[str] = (), further: Sequence[Check] = ()
+) -> JobConfig[Scheme]:
+    """Load and check a job file, with further checks if need be; its data path becomes absolute.
 
     Raises:
         ConfigError: everything that is wrong with it.
     """
-    checks = (check_options, check_objective, check_wasp, check_slices)
+    checks = (check_options, check_objective, check_wasp, check_slices, *further)
     config: JobConfig[Scheme] = load_job(path, Job, overrides, checks)
     data = config.data.model_copy(update={"path": _absolute(config.data.path)})
     return config.model_copy(update={"data": data})

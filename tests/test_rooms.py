@@ -16,7 +16,7 @@ PACKAGE = ROOT / "psopt"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("cli_chaos", "cli_data"),
+    ("cli_chaos", "cli_data", "cli_submit"),
     ("bench", "chaos", "study"),
     ("running",),
     ("request",),

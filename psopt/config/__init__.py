@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from psopt.config.batch import BatchConfig, CommandsConfig
 from psopt.config.cluster import ClusterConfig, ComputeConfig
 from psopt.config.dump import canonical_json, dump_job, value_json
 from psopt.config.jsonschema import job_schema
@@ -33,11 +34,13 @@ from psopt.config.values import ByteCount, Classes, Duration, FiniteFloat, Impor
 __all__ = [
     "STRICT",
     "TRIED",
+    "BatchConfig",
     "ByteCount",
     "Check",
     "CheckpointConfig",
     "Classes",
     "ClusterConfig",
+    "CommandsConfig",
     "ComputeConfig",
     "ConfigError",
     "DataConfig",

@@ -18,7 +18,7 @@ def unknown_key(model: type[BaseModel], path: Path) -> str:
     """Say that the last part of a path is no key of its section, and which one is meant."""
     key = str(path[-1])
     valid = keys_at(model, path[:-1])
-    if nearest(key, valid) is None:
+    if len(path) == 1 or nearest(key, valid) is None:  # a key of a section is none of the top level
         elsewhere = [
             f"'{section}.{key}'" if section else f"{key!r} at the top level"
             for section in ("", *_fields(model))

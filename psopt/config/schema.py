@@ -6,6 +6,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationInfo, model_validator
 
+from psopt.config.batch import BatchConfig
 from psopt.config.cluster import ClusterConfig
 from psopt.config.optimizers import OptimizerConfig, SchedulerConfig, was_tried
 from psopt.config.problems import Problem, SectionError
@@ -212,6 +213,9 @@ class JobConfig(Section, Generic[SchemeT]):
         default=ClusterConfig(), description="Workers, real or simulated."
     )
     device: DeviceConfig = Field(default=DeviceConfig(), description="Device of each rank.")
+    batch: BatchConfig = Field(
+        default=BatchConfig(), description="What `psopt submit` asks the batch system for."
+    )
     on_bad_update: Literal["abort", "skip"] = Field(
         default="abort",
         description="On an update that is not finite: end the run, or refuse, count and go on.",

@@ -56,6 +56,21 @@ def is_first(environ: Mapping[str, str]) -> bool:
     return not said or said[0] == "0"
 
 
+def alone(environ: Mapping[str, str]) -> str:
+    """What to say to a rank that is the only one of its world."""
+    tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if tasks != "1":
+        return (
+            f"srun has started {tasks} processes, but each sees a world of 1: srun's --mpi does not fit "
+            "this MPI; take another of `srun --mpi=list` (batch.mpi for `psopt submit`), such as pmi2 for "
+            "MPICH and pmix for Open MPI"
+        )
+    return (
+        "a job needs a coordinator and at least one worker: start 2 ranks or more, or use --simulate for "
+        "workers in this process"
+    )
+
+
 @dataclass(slots=True)
 class Heard:
     """What was heard of a job while its output went by.

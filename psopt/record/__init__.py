@@ -9,16 +9,19 @@ from psopt.record.environment import environment
 from psopt.record.export import ExportError, export
 from psopt.record.files import RecordError, to_json, write_atomic
 from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
+from psopt.record.submission import BatchFiles, Commands, Submission
 from psopt.record.timeline import Timeline, read_timeline
 from psopt.record.tree import Tree
 from psopt.record.writer import CheckpointWriter
 
 __all__ = [
     "EXITS",
+    "BatchFiles",
     "CheckpointError",
     "CheckpointStore",
     "CheckpointWarning",
     "CheckpointWriter",
+    "Commands",
     "ExportError",
     "Hold",
     "MetricsError",
@@ -27,6 +30,7 @@ __all__ = [
     "RecordError",
     "RunDirectory",
     "RunExists",
+    "Submission",
     "Timeline",
     "Tree",
     "TreeError",

@@ -73,7 +73,7 @@ class RunDirectory:
             RunExists: `path` holds a run already, or files that are none of `allowed`.
         """
         if path is None:
-            return cls(_claim(Path("runs"), f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"))
+            return cls(_claim(cls.fresh(name)))
         run = cls(Path(path))
         try:
             run.path.mkdir(parents=True, exist_ok=True)
@@ -89,6 +89,11 @@ class RunDirectory:
                     "name a new or an empty directory"
                 )
         return run
+
+    @staticmethod
+    def fresh(name: str) -> Path:
+        """The directory that `create` makes now for a job of that name, if nobody else does."""
+        return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -282,15 +287,14 @@ def _require_own(path: Path) -> None:
         raise NotARun(f"{path}: is a pipe, a socket or a device; remove it")
 
 
-def _claim(parent: Path, name: str) -> Path:
+def _claim(wanted: Path) -> Path:
     """Make a directory that no other process has; `mkdir` decides who gets a name."""
-    parent.mkdir(parents=True, exist_ok=True)
-    number = 0
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    path, number = wanted, 1
     while True:
-        number += 1
-        path = parent / (name if number == 1 else f"{name}-{number}")
         try:
             path.mkdir()
+            return path
         except FileExistsError:
-            continue
-        return path
+            number += 1
+            path = wanted.with_name(f"{wanted.name}-{number}")

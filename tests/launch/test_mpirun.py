@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from psopt.launch.mpirun import is_first, is_rank
+from psopt.launch.mpirun import alone, is_first, is_rank
 from tests.launch.launching import Program, launch, started
 
 
@@ -22,6 +22,14 @@ def wait_for(path: Path, seconds: float = 30) -> str:
         assert time.monotonic() < end, f"{path} did not appear"
         time.sleep(0.02)
     return path.read_text()
+
+
+def test_a_rank_that_is_alone_is_told_why() -> None:
+    assert "start 2 ranks or more" in alone({})
+    assert "start 2 ranks or more" in alone({"SLURM_STEP_NUM_TASKS": "1"})
+    said = alone({"SLURM_STEP_NUM_TASKS": "8"})
+    assert said.startswith("srun has started 8 processes, but each sees a world of 1: srun's --mpi")
+    assert "pmi2 for MPICH and pmix for Open MPI" in said
 
 
 def test_ranks_are_told_by_their_environment() -> None:

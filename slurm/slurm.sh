@@ -1,0 +1,61 @@
+#!/bin/bash
+#SBATCH --job-name=lenet5-wasp
+#SBATCH --output=/home/ada/digits/runs/lenet5-wasp/batch/%j.log
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR2@120
+#SBATCH --requeue
+#SBATCH --partition=gpu
+#SBATCH --account=ada
+#SBATCH --nodes=2
+#SBATCH --ntasks=9
+#SBATCH --ntasks-per-node=5
+#SBATCH --cpus-per-task=6
+#SBATCH --mem=122880M
+#SBATCH --time=1-00:00:00
+#SBATCH --gpus-per-node=4
+
+set -eu
+cd /home/ada/digits
+
+set +u # for files that are not written for it
+# A shell of a batch job may not know `module` yet.
+# shellcheck source=/dev/null
+type module > /dev/null 2>&1 || . /etc/profile || true
+module load mpich/4.1
+module load cuda/12.1
+set -u
+
+cpus="${SLURM_CPUS_PER_TASK:-6}"
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cpus}"
+
+run=/home/ada/digits/runs/lenet5-wasp
+if [ -e "$run/config.yaml" ]; then # requeued: go on from the newest checkpoint
+  job=(--resume "$run")
+else
+  job=("$run/batch/job.yaml" --out "$run")
+fi
+
+# MPICH names shared memory by job and step, and ranks that are killed leave it behind: a
+# requeued job takes a step of another number, or it would wait for ever.
+for ((n = 0; n < ${SLURM_RESTART_COUNT:-0}; n++)); do
+  srun --mpi=none --nodes=1 --ntasks=1 true || true
+done
+
+# Slurm warns this shell 120 s before the time limit; the ranks are to know.
+warned='' step=''
+trap 'warned=yes; kill -s USR2 "$step" || true' USR2
+srun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$cpus" \
+  /home/ada/digits/.venv/bin/python -m psopt run "${job[@]}" &
+step=$!
+while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
+status=0
+wait "$step" || status=$?
+
+# 2 and 3 are a job that is not valid, and one that diverged: they would do so again.
+if [ -n "$warned" ] && compgen -G "$run/checkpoints/step-*.h5" > /dev/null; then
+  case "$status" in
+    0 | 2 | 3) ;;
+    *) scontrol requeue "$SLURM_JOB_ID" || true ;;
+  esac
+fi
+exit "$status"

@@ -1,0 +1,46 @@
+#!/bin/bash
+#SBATCH --job-name=lenet5-wasp
+#SBATCH --output=/home/ada/digits/runs/lenet5-wasp/batch/%j.log
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR2@120
+#SBATCH --no-requeue
+#SBATCH --partition=a100
+#SBATCH --nodes=2
+#SBATCH --ntasks=9
+#SBATCH --ntasks-per-node=5
+#SBATCH --cpus-per-task=4
+#SBATCH --time=0-12:00:00
+#SBATCH -G 8
+#SBATCH --exclusive
+
+set -eu
+cd /home/ada/digits
+
+set +u # for files that are not written for it
+# A shell of a batch job may not know `module` yet.
+# shellcheck source=/dev/null
+type module > /dev/null 2>&1 || . /etc/profile || true
+module load mpich
+set -u
+
+cpus="${SLURM_CPUS_PER_TASK:-4}"
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cpus}"
+
+run=/home/ada/digits/runs/lenet5-wasp
+if [ -e "$run/config.yaml" ]; then # requeued: go on from the newest checkpoint
+  job=(--resume "$run")
+else
+  job=("$run/batch/job.yaml" --out "$run")
+fi
+
+# Slurm warns this shell 120 s before the time limit; the ranks are to know.
+step=''
+trap 'kill -s USR2 "$step" || true' USR2
+yhrun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$cpus" \
+  /home/ada/digits/.venv/bin/python -m psopt run "${job[@]}" &
+step=$!
+while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
+status=0
+wait "$step" || status=$?
+
+exit "$status"
