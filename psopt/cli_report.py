@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,9 @@ _EXIT_USAGE = 2
 
 
 def report(
-    directories: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    directories: Annotated[
+        list[Path], typer.Argument(help="Run directories, or the directory of one sweep.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -29,17 +32,58 @@ def report(
         str | None,
         typer.Option(metavar="START:END", help="Seconds that timelines show; also START: or :END."),
     ] = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY,KEY",
+            help="Of a sweep: a row for each of their values; all keys but the seed.",
+        ),
+    ] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table", help="Of a sweep: a file, csv, json, markdown or latex; repeatable."
+        ),
+    ] = None,
+    html: Annotated[bool, typer.Option("--html", help="Of a sweep: one page with all.")] = False,
 ) -> None:
-    """Compare runs: a table, and plots of loss, accuracy, objective, staleness and waiting."""
-    from psopt.report import ReportError, parse_window
+    """Compare runs, or the runs of a sweep: a table, and plots of loss, accuracy and more."""
+    from psopt.record import SweepDirectory
+    from psopt.report import ReportError, parse_window, report_sweep
     from psopt.report import report as write_report
 
+    formats = ("png",) if plot_format == "png" else ("png", plot_format)
+    sweeps = [path for path in directories if SweepDirectory(path).is_one()]
+    of_sweep = {"--group-by": group_by is not None, "--table": tables, "--html": html}
+    of_runs = {"--optimum": optimum is not None, "--window": window is not None}
     try:
-        formats = ("png",) if plot_format == "png" else ("png", plot_format)
+        if sweeps:
+            _require(len(directories) == 1, f"{sweeps[0]} is a sweep: report it alone")
+            _refuse_options(of_runs, "runs, and this is a sweep")
+            keys = None if group_by is None else [key for key in group_by.split(",") if key]
+            report_sweep(
+                *(sweeps[0], out, Console()),
+                formats=formats,
+                group_by=keys,
+                tables=tables or (),
+                html=html,
+            )
+            return
+        _refuse_options(of_sweep, "a sweep: name its directory")
         part = None if window is None else parse_window(window)
         write_report(directories, out, Console(), formats=formats, optimum=optimum, window=part)
     except (ReportError, FileNotFoundError) as error:
         raise _refused(str(error)) from error
+
+
+def _refuse_options(options: Mapping[str, object], whose: str) -> None:
+    for name, given in options.items():
+        _require(not given, f"{name} is an option of the report of {whose}")
+
+
+def _require(so: bool, problem: str) -> None:
+    if not so:
+        raise _refused(problem)
 
 
 def _refused(problem: str) -> typer.Exit:

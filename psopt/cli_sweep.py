@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import sys
@@ -47,10 +48,15 @@ def sweep(
     Exit status 0 when no run of the sweep has failed, 1 when some have, 128 + n when signal n ended it.
     """
     from psopt.config import ConfigError
+    from psopt.launch.mpirun import is_rank
     from psopt.record import SweepDirectory
     from psopt.sweep.book import Book, Only, SweepError
     from psopt.sweep.plan import plan
 
+    if is_rank(os.environ):
+        raise _refused(
+            "a sweep starts the ranks of its runs itself: start it without mpirun or srun"
+        )
     if only not in [*Only]:
         raise _refused(f"--only: {only!r} is none of {', '.join(Only)}")
     if not (dry_run or local):
@@ -124,7 +130,7 @@ def _run(book: Book, todo: list[Todo], jobs: int, again: list[str]) -> int:
     from psopt.sweep.local import Local
     from psopt.sweep.status import line_of_end
 
-    ended = 0
+    ended, retried = 0, any(each.why.state is State.FAILED for each in todo)
 
     def tell(each: Todo, standing: Standing, seconds: float) -> None:
         nonlocal ended
@@ -138,6 +144,7 @@ def _run(book: Book, todo: list[Todo], jobs: int, again: list[str]) -> int:
     print(f"{book.plan.config.name}: {counted(states)}", flush=True)
     command = shlex.join(again)
     if local.signals:
+        command += " --only all" if retried else ""
         name = signal.Signals(local.signals[0]).name
         print(f"psopt: ended by {name}; go on with: {command}", file=sys.stderr, flush=True)
         return 128 + local.signals[0]

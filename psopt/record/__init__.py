@@ -7,7 +7,7 @@ from psopt.record.checkpoint import CheckpointError, CheckpointStore, Checkpoint
 from psopt.record.directory import BEFOREHAND, EXITS, NotARun, RunDirectory, RunExists
 from psopt.record.environment import environment
 from psopt.record.export import ExportError, export
-from psopt.record.files import RecordError, to_json, write_atomic
+from psopt.record.files import RecordError, read_object, to_json, write_atomic
 from psopt.record.hold import Hold
 from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
 from psopt.record.standing import (
@@ -54,6 +54,7 @@ __all__ = [
     "forget_ended",
     "read_ended",
     "read_metrics",
+    "read_object",
     "read_timeline",
     "standing_of",
     "to_json",

@@ -10,12 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from psopt.reading import parse_json, read_within
 from psopt.record.directory import NotARun, RunDirectory
-from psopt.record.files import to_json, write_atomic
+from psopt.record.files import read_object, to_json, write_atomic
 from psopt.record.hold import is_held
-
-_MOST = 1 << 20  # bytes of a small file
 
 
 class State(StrEnum):
@@ -105,7 +102,7 @@ def forget_ended(path: Path) -> None:
 
 def read_ended(path: Path) -> Ended | None:
     """What its launcher recorded of the last end of a run, if anything that can be read."""
-    entry = _object(_ended_path(path))
+    entry = read_object(_ended_path(path))
     status, reason = entry.get("status"), entry.get("reason", "")
     if not isinstance(status, int) or not isinstance(reason, str):
         return None
@@ -132,17 +129,8 @@ def _is_newer(path: Path, other: Path) -> bool:
 
 
 def _host(run: RunDirectory) -> str:
-    return str(_object(run.environment_path).get("hostname") or "an unknown host")
+    return str(read_object(run.environment_path).get("hostname") or "an unknown host")
 
 
 def _ended_path(path: Path) -> Path:
     return path / "ended.json"
-
-
-def _object(path: Path) -> dict[str, Any]:
-    """A JSON object, empty where there is none."""
-    try:
-        value = parse_json(read_within(path, _MOST, follow=False))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from psopt.record import State, SweepDirectory, standing_of
 from tests.sweep.making import sweep_file
 from tests.training import ROOT, psopt, tiny
@@ -108,3 +110,19 @@ def _saved(out: Path) -> Path:
                 return run
         time.sleep(0.1)
     raise AssertionError("no run has come to a checkpoint")
+
+
+@pytest.mark.mpi
+def test_real_ranks(tmp_path: Path) -> None:
+    head = "name: ranks\nbase: job.yaml\nranks: 2\n"
+    path = sweep_file(tmp_path / "files", "seeds: 2\n", head=head)
+    done = psopt("sweep", path, "--out", tmp_path / "out", "--local", "--jobs", 2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for summary in summaries(tmp_path / "out").values():
+        assert (summary["crew"], summary["workers"], summary["status"]) == ("mpi", 1, "completed")
+
+
+def test_not_under_mpirun(tmp_path: Path) -> None:
+    done = psopt("sweep", sweep_file(tmp_path, ""), "--local", PMI_RANK="0")
+    assert done.returncode == 2
+    assert done.stderr.startswith("psopt: a sweep starts the ranks of its runs itself")
