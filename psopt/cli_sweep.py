@@ -139,7 +139,10 @@ def _run(book: Book, todo: list[Todo], jobs: int, again: list[str]) -> int:
         print(f"[{ended}/{len(todo)}] {line} ({seconds:.1f} s)", flush=True)
 
     local = Local(book.plan.config.ranks, jobs, tell)
-    local.run(todo)
+    try:
+        local.run(todo)
+    except OSError as error:
+        raise _refused(f"{error}; the runs that were going on are ended") from error
     states = [standing.state for _, standing in book.standings()]
     print(f"{book.plan.config.name}: {counted(states)}", flush=True)
     command = shlex.join(again)

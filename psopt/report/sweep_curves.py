@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from psopt.report.curves import legend_columns
+from psopt.report.curves import legend_columns, thousands
 from psopt.report.style import corner, line_style, logarithmic, note, shorten
 from psopt.report.sweep import Group, SweptRun
 
@@ -94,6 +94,8 @@ def draw_sweep(figure: Figure, groups: Sequence[Group]) -> list[str]:
                 note(axes, f"no {name.replace('_', ' ')} was recorded")
         elif name == "test_loss":
             _scale_loss(plots[row], found)
+    for axes in plots[1]:
+        thousands(axes)
     if shown:
         handles, labels = plots[1, 0].get_legend_handles_labels()
         columns = legend_columns([shorten(group.label) for group in shown])

@@ -60,6 +60,16 @@ class Todo:
         """Whether there is a run in the directory, which is continued."""
         return (self.path / "config.yaml").is_file()
 
+    def arguments(self, ranks: int | None) -> list[str]:
+        """Of ``psopt``, for this run; whoever starts it may write its output beside it.
+
+        Args:
+            ranks: MPI ranks to start; None: it is on the virtual cluster.
+        """
+        path = str(self.path)
+        words = ["--resume", path] if self.goes_on else [str(self.path / "job.yaml"), "--out", path]
+        return ["run", *words, *(["--simulate"] if ranks is None else ["-n", str(ranks)])]
+
 
 @dataclass(frozen=True, slots=True)
 class Book:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from psopt.processes import signal_at_parents_death
-from psopt.record import Ended, Standing, forget_ended, standing_of, write_ended
+from psopt.record import Ended, Standing, State, forget_ended, standing_of, write_ended
 from psopt.sweep.book import Todo
 
 _NAP = 0.05  # seconds between looks at the runs
@@ -58,35 +58,46 @@ class Local:
     signals: list[int] = field(default_factory=list)
 
     def run(self, todo: Sequence[Todo]) -> None:
-        """Run all, or as far as signals let."""
-        waiting, running = [*reversed(todo)], list[_Child]()
-        told, asked = 0, 0.0
-        with self._heeded():
-            while running or (waiting and not self.signals):
-                while waiting and len(running) < self.width and not self.signals:
-                    running.append(self._start(waiting.pop()))
-                if told < len(self.signals):
-                    told, asked = len(self.signals), asked or time.monotonic()
-                    _signal(running, kill=told > 1)
-                elif asked and time.monotonic() - asked > _GRACE:
-                    _signal(running, kill=True)
-                for child in [child for child in running if child.process.poll() is not None]:
-                    running.remove(child)
-                    self._end(child)
-                time.sleep(_NAP)
+        """Run all, or as far as signals let; not those that somebody else runs by then.
 
-    def command(self, todo: Todo) -> list[str]:
-        """The arguments of ``psopt`` for a run: it goes on where its directory holds a run."""
-        path = str(todo.path)
-        words = ["--resume", path] if todo.goes_on else [str(todo.path / "job.yaml"), "--out", path]
-        crew = ["--simulate"] if self.ranks is None else ["-n", str(self.ranks)]
-        return ["run", *words, *crew]
+        Raises:
+            OSError: a run cannot be started, or its end not be recorded; the others are ended.
+        """
+        waiting, running = [*reversed(todo)], list[_Child]()
+        try:
+            with self._heeded():
+                self._conduct(waiting, running)
+        finally:
+            _signal(running, kill=True)
+
+    def _conduct(self, waiting: list[Todo], running: list[_Child]) -> None:
+        told, asked = 0, 0.0
+        while running or (waiting and not self.signals):
+            while waiting and len(running) < self.width and not self.signals:
+                self._begin(waiting.pop(), running)
+            if told < len(self.signals):
+                told, asked = len(self.signals), asked or time.monotonic()
+                _signal(running, kill=told > 1)
+            elif asked and time.monotonic() - asked > _GRACE:
+                _signal(running, kill=True)
+            for child in [child for child in running if child.process.poll() is not None]:
+                running.remove(child)
+                self._end(child)
+            time.sleep(_NAP)
+
+    def _begin(self, todo: Todo, running: list[_Child]) -> None:
+        """Start a run, unless it was done or begun by another sweep since."""
+        now = standing_of(todo.path)
+        if now.state in (State.DONE, State.RUNNING):
+            self.tell(todo, now, 0.0)
+        else:
+            running.append(self._start(todo))
 
     def _start(self, todo: Todo) -> _Child:
         forget_ended(todo.path)
         with (todo.path / OUTPUT).open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "psopt", *self.command(todo)],
+                [sys.executable, "-m", "psopt", *todo.arguments(self.ranks)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

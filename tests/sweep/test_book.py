@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -51,13 +52,36 @@ def test_limit(book: Book) -> None:
 
 
 def test_what_was_begun_goes_on(book: Book) -> None:
-    local = Local(None, 1, lambda *_: None)
-    todo = book.chosen(book.standings(), Only.ALL, None)
-    failed, _, fresh, _ = todo
-    assert local.command(failed) == ["run", "--resume", str(failed.path), "--simulate"]
+    failed, _, fresh, _ = book.chosen(book.standings(), Only.ALL, None)
+    assert failed.arguments(None) == ["run", "--resume", str(failed.path), "--simulate"]
     job = str(fresh.path / "job.yaml")
-    assert local.command(fresh) == ["run", job, "--out", str(fresh.path), "--simulate"]
-    assert Local(3, 1, lambda *_: None).command(failed)[-2:] == ["-n", "3"]
+    assert fresh.arguments(None) == ["run", job, "--out", str(fresh.path), "--simulate"]
+    assert failed.arguments(3)[-2:] == ["-n", "3"]
+
+
+def test_what_another_has_begun_is_left_to_it(book: Book) -> None:
+    todo = book.chosen(book.standings(), Only.MISSING, None)
+    told: list[tuple[int, State]] = []
+    hold = RunDirectory(todo[0].path).hold()
+    RunDirectory(todo[1].path).write_summary({"status": "completed"})
+    local = Local(
+        None, 2, lambda each, now, _: told.append((each.run.assignment["seed"], now.state))
+    )
+    local.run(todo)
+    hold.release()
+    assert told == [(3, State.RUNNING), (4, State.DONE)]
+    assert not (todo[0].path / "output.log").exists()
+
+
+def test_runs_beside_each_other_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    threads = [
+        Local(ranks, width, print)._threads() for ranks, width in ((None, 1), (None, 4), (3, 2))
+    ]
+    assert threads == [{}, {"OMP_NUM_THREADS": "4"}, {"OMP_NUM_THREADS": "2"}]
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert Local(None, 4, print)._threads() == {}
 
 
 def test_directories_are_made_before_the_runs(book: Book) -> None:
