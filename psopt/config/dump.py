@@ -81,7 +81,11 @@ def json_values(value: Any) -> Any:
 def flow_text(value: Any) -> str:
     """One value in a line, as people write it in YAML: `0.1`, `wasp`, `{name: wasp, alpha: 0.5}`."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {flow_text(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{one_line(str(key))}: {flow_text(item)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(flow_text, value)) + "]"
     if value is None or isinstance(value, bool):
@@ -96,4 +100,5 @@ def short_text(value: Any) -> str:
 
 def assignment_text(assignment: Mapping[str, Any]) -> str:
     """Dotted keys and their values in a line: `optimizer.lr=0.1 seed=2`."""
-    return " ".join(f"{key}={short_text(value)}" for key, value in assignment.items()) or "(base)"
+    settings = [f"{one_line(key)}={short_text(value)}" for key, value in assignment.items()]
+    return " ".join(settings) or "(base)"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from psopt.config import short_text, value_json
+from psopt.config import one_line, short_text, value_json
 from psopt.record import (
     MetricsError,
     NotASweep,
@@ -112,7 +112,8 @@ class Group:
     def label(self) -> str:
         """The values in a line."""
         return (
-            ", ".join(f"{key}={short_text(value)}" for key, value in self.values.items()) or "all"
+            ", ".join(f"{one_line(key)}={short_text(value)}" for key, value in self.values.items())
+            or "all"
         )
 
     def count(self, *states: State) -> int:
@@ -213,15 +214,15 @@ def read_sweep(path: Path) -> Sweep:
     except NotASweep as error:
         raise ReportError(str(error)) from error
     runs = tuple(_read(entry, directory.run_path(entry.id)) for entry in record.runs)
-    return Sweep(record.name, path, record.keys, runs)
+    return Sweep(one_line(record.name), path, record.keys, runs)
 
 
 def _read(entry: SweepEntry, path: Path) -> SweptRun:
     standing = standing_of(path)
     if standing.state is not State.DONE:
         return SweptRun(entry, path, standing.state, standing.reason, standing.summary, [])
-    run = RunDirectory(path)
     try:
+        run = RunDirectory.open(path)
         summary = check_summary(run.summary_path, standing.summary)
         rows = checked_rows(run.metrics_path, read_metrics(run.metrics_path))
     except (OSError, EntryError, MetricsError) as error:

@@ -281,6 +281,26 @@ def test_commands(directory: Path) -> None:
     assert "--html is an option of the report of a sweep" in refused("report", run, "--html")
 
 
+def test_texts_do_not_command_the_terminal(tmp_path: Path) -> None:
+    sweep = SweepDirectory(tmp_path / "sweep")
+    runs = (SweepEntry(identity({}), {"a\x1b[2J": "\x1b]0;x\x07", "b": {"\x1b": "\x1b"}}),)
+    sweep.write(SweepRecord("x\x1b[2J", ("a\x1b[2J", "b"), runs, {}))
+    sweep.prepare(runs[0].id, "", {})
+    for command in ("report", "status"):
+        _, out, err = call(command, sweep.path)
+        assert "\x1b" not in out + err
+        assert "\\x1b[2J" in out
+
+
+def test_a_linked_run_is_unknown(directory: Path) -> None:
+    run = RunDirectory(read_sweep(directory).runs[0].path)
+    run.metrics_path.rename(directory / "elsewhere")
+    run.metrics_path.symlink_to(directory / "elsewhere")
+    found = read_sweep(directory).runs[0]
+    assert found.state is State.UNKNOWN
+    assert "is a symbolic link" in found.reason
+
+
 def test_read_only(directory: Path) -> None:
     assert isinstance(read_sweep(directory), Sweep)
     with pytest.raises(ReportError, match="no such directory"):
