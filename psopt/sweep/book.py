@@ -87,8 +87,8 @@ class Book:
         """See that what is in the directory is of this sweep.
 
         Raises:
-            SweepError: its runs are of a base that was another, so they cannot be compared with new
-                ones; or there is something else.
+            SweepError: runs have begun with a base that was another, so they cannot be compared with
+                new ones; or there is something else.
         """
         path = self.directory.path
         if not self.directory.is_one():
@@ -101,7 +101,10 @@ class Book:
             before = self.directory.read()
         except NotASweep:
             return  # it is written anew
-        if before.base != self.plan.base:
+        begun = any(
+            (self.directory.run_path(run.id) / "config.yaml").is_file() for run in before.runs
+        )
+        if before.base != self.plan.base and begun:
             changed = ", ".join(_changed(before.base, self.plan.base))
             raise SweepError(
                 f"{path}: its runs are of another base job ({changed}); name another directory with "

@@ -101,6 +101,18 @@ def test_another_base_is_refused(book: Book, tmp_path: Path) -> None:
     assert "and was {epochs: 1, batch_size: 4" in str(caught.value)
 
 
+def test_a_base_may_be_mended_before_a_run_has_begun(book: Book, tmp_path: Path) -> None:
+    for run in book.plan.runs:
+        (book.directory.run_path(run.id) / "config.yaml").unlink(missing_ok=True)
+    changed = planned(tmp_path / "files", FIVE, train={"epochs": 9, "batch_size": 4})
+    mended = Book(changed, book.directory)
+    mended.check()
+    todo = mended.chosen(mended.standings(), Only.ALL, 1)
+    mended.prepare(todo)
+    assert "epochs: 9" in (todo[0].path / "job.yaml").read_text()
+    assert book.directory.read().base["train"]["epochs"] == 9
+
+
 def test_a_directory_of_something_else_is_refused(book: Book, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
