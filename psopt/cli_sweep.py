@@ -55,7 +55,7 @@ def sweep(
 
     if is_rank(os.environ):
         raise _refused(
-            "a sweep starts the ranks of its runs itself: start it without mpirun or srun"
+            "a sweep starts the ranks of its runs itself; start it without mpirun or srun"
         )
     if only not in [*Only]:
         raise _refused(f"--only: {only!r} is none of {', '.join(Only)}")

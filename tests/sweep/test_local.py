@@ -71,6 +71,26 @@ def test_one_of_four_fails_and_is_mended(tmp_path: Path) -> None:
     assert psopt("status", out).returncode == 0
 
 
+def test_what_was_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    text = "fixed: {train.epochs: 3, checkpoint.every_steps: 2}\nseeds: 2\n"
+    path = sweep_file(tmp_path / "files", text, model={"factory": "tests.deadly:model"})
+    out = tmp_path / "out"
+    command = ("sweep", path, "--out", out, "--local")
+    deadly = {"DIE_AT": "step 7", "DIED": str(tmp_path / "died")}
+
+    first = psopt(*command, **deadly)
+    assert first.returncode == 1, first.stdout + first.stderr
+    assert counts(out) == {"done": 1, "failed": 1}
+    (said,) = [line for line in first.stdout.splitlines() if "] failed" in line]
+    assert "seed=1: exit status 137" in said
+
+    again = psopt(*command, "--only", "failed", **deadly)
+    assert again.returncode == 0, again.stdout + again.stderr
+    (died,) = [log for log in out.glob("runs/*/*/log.txt") if "resumed at step" in log.read_text()]
+    assert json.loads((died.parent / "assignment.json").read_text())["assignment"] == {"seed": 1}
+    assert summaries(out)[1]["attempts"] == 2
+
+
 def test_a_signal_stops_it_and_it_goes_on(tmp_path: Path) -> None:
     text = "fixed: {train.epochs: 2000, checkpoint.every_steps: 20}\nseeds: [1, 2, 3]\n"
     path, out = sweep_file(tmp_path / "files", text), tmp_path / "out"
