@@ -19,7 +19,9 @@ from rich.console import Console
 from psopt import __version__
 from psopt.cli_chaos import chaos
 from psopt.cli_data import data_app
+from psopt.cli_report import report
 from psopt.cli_submit import submit
+from psopt.cli_sweep import status, sweep
 from psopt.stopping import StopRequest
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
@@ -31,8 +33,8 @@ app = typer.Typer(
     help="Train PyTorch models with parallel optimisation methods, as MPI batch jobs.",
 )
 app.add_typer(data_app, name="data")
-app.command()(chaos)
-app.command()(submit)
+for command in (report, submit, sweep, status, chaos):
+    app.command()(command)
 
 ConfigFile = Annotated[Path, typer.Argument(help="A job's YAML file.")]
 Overrides = Annotated[
@@ -136,37 +138,6 @@ def schema() -> None:
     from psopt.config import job_schema
 
     print(job_schema(job.Job), end="")
-
-
-@app.command()
-def report(
-    directories: Annotated[list[Path], typer.Argument(help="Run directories.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where the plots go; the run directory, or the first of several, if omitted."
-        ),
-    ] = None,
-    plot_format: Annotated[str, typer.Option("--format", help="png or svg.")] = "png",
-    optimum: Annotated[
-        float | None,
-        typer.Option(metavar="VALUE", help="F* of the gap plot; the lowest seen if omitted."),
-    ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(metavar="START:END", help="Seconds that timelines show; also START: or :END."),
-    ] = None,
-) -> None:
-    """Compare runs: a table, and plots of loss, accuracy, objective, staleness and waiting."""
-    from psopt.report import ReportError, parse_window
-    from psopt.report import report as write_report
-
-    try:
-        formats = ("png",) if plot_format == "png" else ("png", plot_format)
-        part = None if window is None else parse_window(window)
-        write_report(directories, out, Console(), formats=formats, optimum=optimum, window=part)
-    except (ReportError, FileNotFoundError) as error:
-        _refuse(str(error))
 
 
 @app.command()

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from pydantic import ValidationInfo, field_validator
 
-from psopt.config import Check, JobConfig, OptimizerConfig, Problem, load_job
+from psopt.config import (
+    Check,
+    JobConfig,
+    MapNode,
+    OptimizerConfig,
+    Override,
+    Problem,
+    build,
+    load_job,
+)
 from psopt.data.dataset import Dataset, open_dataset
 from psopt.data.layout import resolve
 from psopt.data.plan import TicketBook
@@ -60,8 +69,23 @@ def load(
     Raises:
         ConfigError: everything that is wrong with it.
     """
-    checks = (check_options, check_objective, check_wasp, check_slices, *further)
-    config: JobConfig[Scheme] = load_job(path, Job, overrides, checks)
+    return _located(load_job(path, Job, overrides, (*_CHECKS, *further)))
+
+
+def load_changed(root: MapNode, changes: Iterable[Override]) -> JobConfig[Scheme]:
+    """The same of a job file that has been read already, with changes made in order.
+
+    Args:
+        root: the file's tree, which becomes that of the changed job.
+        changes: from elsewhere; faults have their places.
+
+    Raises:
+        ConfigError: everything that is wrong with it.
+    """
+    return _located(build(root, Job, changes, _CHECKS))
+
+
+def _located(config: JobConfig[Scheme]) -> JobConfig[Scheme]:
     data = config.data.model_copy(update={"path": _absolute(config.data.path)})
     return config.model_copy(update={"data": data})
 
@@ -116,6 +140,9 @@ def check_slices(config: JobConfig[Scheme]) -> Iterator[Problem]:
             ("scheme", "batch"),
             f"{scheme.batch} samples are no whole slices: a multiple of train.batch_size, {size}, is",
         )
+
+
+_CHECKS = (check_options, check_objective, check_wasp, check_slices)
 
 
 def needless(config: JobConfig[Scheme]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from psopt import job, precheck
 from psopt.config import TRIED, ConfigError, JobConfig, canonical_json, value_json
 from psopt.record import (
+    BEFOREHAND,
     BatchFiles,
     CheckpointError,
     CheckpointStore,
@@ -110,7 +111,8 @@ class Request:
             new = (workers or config.cluster.workers) if self.resume is None else None
             precheck.check(parts, new)
             if self.resume is None:
-                run = RunDirectory.create(self.out, config.name, allowed=BatchFiles.PATTERNS)
+                early = (*BatchFiles.PATTERNS, *BEFOREHAND)
+                run = RunDirectory.create(self.out, config.name, allowed=early)
                 hold = run.hold()
                 run.check_new()  # nobody else was here before the hold
                 run.check_writable()

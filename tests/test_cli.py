@@ -25,7 +25,7 @@ def test_version_and_help() -> None:
     assert call("--version") == (0, f"psopt {__version__}\n", "")
     status, out, _ = call("--help")
     assert status == 0
-    for command in ("run", "validate", "schema", "report", "export", "doctor", "data"):
+    for command in ("run", "validate", "schema", "report", "sweep", "status", "export", "doctor"):
         assert command in out
 
 

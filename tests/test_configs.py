@@ -12,10 +12,12 @@ from psopt import job
 from psopt.config import job_schema
 from psopt.config.torch_options import OPTIMIZERS, SCHEDULERS
 from psopt.schemes import SCHEMES
+from psopt.sweep.plan import plan
 from tests.training import ROOT
 
 SCHEMA = ROOT / "psopt" / "config" / "job.schema.json"
-CONFIGS = sorted((ROOT / "configs").glob("**/*.yaml"))
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+SWEEPS = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
 SECTIONS = ("OptimizerConfig", "SchedulerConfig")
 MODELINE = "# yaml-language-server: $schema="
 
@@ -77,3 +79,16 @@ def test_keys_of_config_are_in_the_schema(path: Path) -> None:
             mapping = schema["properties"]["scheme"]["discriminator"]["mapping"]
             definition = schema["$defs"][mapping[value["name"]].rpartition("/")[2]]
             assert set(value) <= set(definition["properties"])
+
+
+@pytest.mark.parametrize("sweep", SWEEPS, ids=lambda path: path.name)
+def test_sweep_is_valid(sweep: Path) -> None:
+    """Every job that it stands for."""
+    planned = plan(sweep)
+    assert planned.config.name == sweep.stem
+    assert (planned.repeated, planned.idle) == (0, ())
+    assert {"scheme.name", "seed"} < set(planned.config.swept)
+
+
+def test_there_are_sweeps() -> None:
+    assert [path.stem for path in SWEEPS] == ["rates", "speedup"]

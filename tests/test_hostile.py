@@ -16,12 +16,13 @@ from psopt.record.files import temporary_for
 from tests.commands import call, no_rank, refused
 from tests.hostile import FILES, SECRET, TOUCHED, Maker
 from tests.hostile_runs import RUNS, checkpoint, directory
+from tests.hostile_sweeps import SWEEPS
 from tests.training import tiny
 
 __all__ = ["no_rank"]
 
 _ROOM = 2**28  # bytes that a refusal may take, the modules that it imports included
-_CASES = {**FILES, **RUNS}
+_CASES = {**FILES, **RUNS, **SWEEPS}
 _PAGE = resource.getpagesize()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from psopt import job
+from psopt.sweep.plan import plan
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -39,6 +40,14 @@ def test_the_job_file_shown_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "shown.yaml"
     path.write_text(text, encoding="utf-8")
     assert job.load(path).scheme.name == "wasp"
+
+
+def test_the_sweep_file_shown_is_valid(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yml\n(.*?)```", README, re.DOTALL)
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    path = tmp_path / "configs" / "sweeps" / "shown.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert len(plan(path).runs) == 3 * 2 * 3 * 2
 
 
 def test_files_shown_exist() -> None:

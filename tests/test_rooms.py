@@ -16,8 +16,8 @@ PACKAGE = ROOT / "psopt"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("cli_chaos", "cli_data", "cli_submit"),
-    ("bench", "chaos", "study"),
+    ("cli_chaos", "cli_data", "cli_report", "cli_submit", "cli_sweep"),
+    ("bench", "chaos", "study", "sweep"),
     ("running",),
     ("request",),
     ("precheck",),

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from psopt.config.batch import BatchConfig, CommandsConfig
 from psopt.config.cluster import ClusterConfig, ComputeConfig
-from psopt.config.dump import canonical_json, dump_job, value_json
+from psopt.config.dump import (
+    assignment_text,
+    canonical_json,
+    dump_job,
+    flow_text,
+    json_values,
+    short_text,
+    value_json,
+)
 from psopt.config.jsonschema import job_schema
-from psopt.config.loader import Check, load_job, read_texts
+from psopt.config.loader import Check, build, load_job, read_texts, read_tree
+from psopt.config.nodes import ListNode, MapNode, Node, ScalarNode, value_of
 from psopt.config.optimizers import TRIED, GroupConfig, OptimizerConfig, SchedulerConfig
+from psopt.config.overrides import Override
 from psopt.config.problems import (
     ConfigError,
     Located,
@@ -29,9 +39,11 @@ from psopt.config.schema import (
     TrainConfig,
 )
 from psopt.config.section import STRICT, Section
+from psopt.config.sweep import SEED, Distribution, SweepConfig, load_sweep
 from psopt.config.values import ByteCount, Classes, Duration, FiniteFloat, ImportPath, JobName
 
 __all__ = [
+    "SEED",
     "STRICT",
     "TRIED",
     "BatchConfig",
@@ -45,6 +57,7 @@ __all__ = [
     "ConfigError",
     "DataConfig",
     "DeviceConfig",
+    "Distribution",
     "Duration",
     "EvaluateConfig",
     "FiniteFloat",
@@ -52,23 +65,37 @@ __all__ = [
     "ImportPath",
     "JobConfig",
     "JobName",
+    "ListNode",
     "Located",
     "LogConfig",
     "LossConfig",
+    "MapNode",
     "ModelConfig",
+    "Node",
     "OptimizerConfig",
+    "Override",
     "Place",
     "Problem",
+    "ScalarNode",
     "SchedulerConfig",
     "Section",
     "SectionError",
     "StopConfig",
+    "SweepConfig",
     "TrainConfig",
+    "assignment_text",
+    "build",
     "canonical_json",
     "dump_job",
+    "flow_text",
     "job_schema",
+    "json_values",
     "load_job",
+    "load_sweep",
     "one_line",
     "read_texts",
+    "read_tree",
+    "short_text",
     "value_json",
+    "value_of",
 ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 from pydantic import BaseModel
 
 from psopt.config import scalars
+from psopt.config.problems import one_line
 
 _NO_FOLDING = 2**31
 
@@ -62,14 +64,41 @@ def canonical_json(config: BaseModel) -> str:
 
 def value_json(value: Any) -> str:
     """The same of one plain value of a configuration."""
-    return json.dumps(_json_values(value), sort_keys=True, allow_nan=False)
+    return json.dumps(json_values(value), sort_keys=True, allow_nan=False)
 
 
-def _json_values(value: Any) -> Any:
+def json_values(value: Any) -> Any:
+    """A plain value as JSON has it: lists for tuples, texts for numbers that are not finite."""
     if isinstance(value, dict):
-        return {str(key): _json_values(item) for key, item in value.items()}
+        return {str(key): json_values(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_json_values(item) for item in value]
+        return [json_values(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else f"{'-' if value < 0 else ''}.inf"
     return value
+
+
+def flow_text(value: Any) -> str:
+    """One value in a line, as people write it in YAML: `0.1`, `wasp`, `{name: wasp, alpha: 0.5}`."""
+    if isinstance(value, dict):
+        return (
+            "{"
+            + ", ".join(f"{one_line(str(key))}: {flow_text(item)}" for key, item in value.items())
+            + "}"
+        )
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(flow_text, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return one_line(str(value))
+
+
+def short_text(value: Any) -> str:
+    """The same, but what is nothing but a name is that name: `wasp` for `{name: wasp}`."""
+    return flow_text(value["name"] if isinstance(value, dict) and [*value] == ["name"] else value)
+
+
+def assignment_text(assignment: Mapping[str, Any]) -> str:
+    """Dotted keys and their values in a line: `optimizer.lr=0.1 seed=2`."""
+    settings = [f"{one_line(key)}={short_text(value)}" for key, value in assignment.items()]
+    return " ".join(settings) or "(base)"

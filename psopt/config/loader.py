@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from psopt.config import wording
 from psopt.config.nodes import (
@@ -25,13 +25,12 @@ from psopt.config.nodes import (
     value_of,
 )
 from psopt.config.outline import unknown_key
-from psopt.config.overrides import apply, parse_overrides
+from psopt.config.overrides import Override, apply, parse_overrides
 from psopt.config.problems import ConfigError, Located, Place, Problem, dotted
-from psopt.config.schema import JobConfig
 from psopt.config.wording import Fault
 from psopt.reading import open_regular
 
-JobT = TypeVar("JobT", bound=JobConfig[Any])
+ModelT = TypeVar("ModelT", bound=BaseModel)
 Check = Callable[[Any], Iterable[Problem]]
 MOST_BYTES = 2**20
 # Errors that a plain scalar read as text may not have: `name: 123` is the text "123".
@@ -41,10 +40,10 @@ _TEXT_WANTED = ("string_type", "literal_error", "enum")
 
 def load_job(
     path: Path,
-    model: type[JobT],
+    model: type[ModelT],
     overrides: Sequence[str] = (),
     checks: Sequence[Check] = (),
-) -> JobT:
+) -> ModelT:
     """Load a job file.
 
     Args:
@@ -61,10 +60,32 @@ def load_job(
     """
     changes, problems = parse_overrides(overrides)
     try:
-        root, faults = _read(path)
+        root, faults = read_tree(path)
     except ConfigError as error:
         raise ConfigError([*error.problems, *problems]) from None
-    problems += faults
+    return build(root, model, changes, checks, [*problems, *faults])
+
+
+def build(
+    root: MapNode,
+    model: type[ModelT],
+    changes: Iterable[Override] = (),
+    checks: Iterable[Check] = (),
+    problems: Iterable[Located] = (),
+) -> ModelT:
+    """Make the changes in a tree, which is then no longer the file's, and validate it.
+
+    Args:
+        root: the tree of a file.
+        model: what it is to be.
+        changes: made in order.
+        checks: as for `load_job`.
+        problems: what is known to be wrong already.
+
+    Raises:
+        ConfigError: all faults, those known before included.
+    """
+    problems = [*problems]
     problems += [fault for change in changes if (fault := apply(root, change))]
     config, faults = _validate(root, model)
     problems += faults
@@ -82,24 +103,34 @@ def read_texts(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: it is no file that `load_job` could begin to read, with the places.
     """
-    root, faults = _read(path)
+    root, faults = read_tree(path)
     if faults:
         raise ConfigError(faults)
     return {key: texts_of(node) for key, node in root.items.items()}
 
 
-def _read(path: Path) -> tuple[MapNode, list[Located]]:
-    root, faults = compose(_text(path), str(path))
+def read_tree(path: Path, kind: str = "job") -> tuple[MapNode, list[Located]]:
+    """A file as a tree, and what is wrong with it that does not prevent one.
+
+    Args:
+        path: a YAML file of at most 1 MiB, UTF-8.
+        kind: of file, for messages; every kind has at least a name.
+
+    Raises:
+        ConfigError: there is no tree.
+    """
+    root, faults = compose(_text(path, kind), str(path))
     start = Place(str(path), 1, 1)
     if root is None:
-        raise ConfigError([*faults, Located(start, "the file is empty: a job has at least a name")])
+        message = f"the file is empty: a {kind} has at least a name"
+        raise ConfigError([*faults, Located(start, message)])
     if not isinstance(root, MapNode):
-        message = f"a job file is {wording.MAPPING}, not {_shown(root)}"
+        message = f"a {kind} file is {wording.MAPPING}, not {_shown(root)}"
         raise ConfigError([*faults, Located(root.place, message)])
     return root, faults
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, kind: str) -> str:
     try:
         with open_regular(path) as file:
             data = file.read(MOST_BYTES + 1)
@@ -107,7 +138,7 @@ def _text(path: Path) -> str:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError([Located(Place(str(path)), f"cannot be read: {reason}")]) from None
     if len(data) > MOST_BYTES:
-        message = f"the file is larger than {MOST_BYTES} bytes: is it a job file?"
+        message = f"the file is larger than {MOST_BYTES} bytes: is it a {kind} file?"
         raise ConfigError([Located(Place(str(path)), message)])
     try:
         return data.decode("utf-8-sig")
@@ -118,7 +149,7 @@ def _text(path: Path) -> str:
         raise ConfigError([Located(place, message)]) from None
 
 
-def _validate(root: MapNode, model: type[JobT]) -> tuple[JobT | None, list[Located]]:
+def _validate(root: MapNode, model: type[ModelT]) -> tuple[ModelT | None, list[Located]]:
     """Validate until nothing new is learnt: as text what must be text, and without unknown keys."""
     located: dict[Located, None] = {}
     while True:
@@ -158,7 +189,7 @@ def _drop_unknown(root: MapNode, faults: Iterable[Fault]) -> bool:
     return dropped
 
 
-def _located(root: MapNode, model: type[JobT], faults: Iterable[Fault]) -> Iterable[Located]:
+def _located(root: MapNode, model: type[ModelT], faults: Iterable[Fault]) -> Iterable[Located]:
     joined: dict[Any, list[Fault]] = {}
     for fault in faults:
         # Members of a union each say what they expect of the same value: one line for all.

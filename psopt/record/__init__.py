@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from psopt.record.allowance import TreeError
 from psopt.record.checkpoint import CheckpointError, CheckpointStore, CheckpointWarning
-from psopt.record.directory import EXITS, Hold, NotARun, RunDirectory, RunExists
+from psopt.record.directory import BEFOREHAND, EXITS, NotARun, RunDirectory, RunExists
 from psopt.record.environment import environment
 from psopt.record.export import ExportError, export
-from psopt.record.files import RecordError, to_json, write_atomic
+from psopt.record.files import RecordError, read_object, to_json, write_atomic
+from psopt.record.hold import Hold
 from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
+from psopt.record.standing import (
+    Ended,
+    Standing,
+    State,
+    forget_ended,
+    read_ended,
+    standing_of,
+    write_ended,
+)
 from psopt.record.submission import BatchFiles, Commands, Submission
+from psopt.record.sweeps import NotASweep, SweepDirectory, SweepEntry, SweepRecord
 from psopt.record.timeline import Timeline, read_timeline
 from psopt.record.tree import Tree
 from psopt.record.writer import CheckpointWriter
 
 __all__ = [
+    "BEFOREHAND",
     "EXITS",
     "BatchFiles",
     "CheckpointError",
@@ -22,22 +34,34 @@ __all__ = [
     "CheckpointWarning",
     "CheckpointWriter",
     "Commands",
+    "Ended",
     "ExportError",
     "Hold",
     "MetricsError",
     "MetricsWriter",
     "NotARun",
+    "NotASweep",
     "RecordError",
     "RunDirectory",
     "RunExists",
+    "Standing",
+    "State",
     "Submission",
+    "SweepDirectory",
+    "SweepEntry",
+    "SweepRecord",
     "Timeline",
     "Tree",
     "TreeError",
     "environment",
     "export",
+    "forget_ended",
+    "read_ended",
     "read_metrics",
+    "read_object",
     "read_timeline",
+    "standing_of",
     "to_json",
     "write_atomic",
+    "write_ended",
 ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
-import os
 import stat
 import time
 from collections.abc import Collection, Mapping
@@ -15,7 +13,11 @@ from typing import Any, TextIO
 
 from psopt.reading import parse_json, read_within
 from psopt.record.files import cannot_write, temporary_for, to_json, write_atomic
+from psopt.record.hold import Hold, lock
 from psopt.record.metrics import read_metrics
+
+BEFOREHAND = ("job.yaml", "assignment.json", "output.log", "ended.json")
+"""Files that a sweep puts into a run directory before the run is there."""
 
 EXITS = {"completed": 0, "failed": 1, "diverged": 3, "stopped": 75}
 """Exit status by a run's status, as its summary has it."""
@@ -30,23 +32,6 @@ class RunExists(FileExistsError):  # noqa: N818 - reads as what happened
 
 class NotARun(FileNotFoundError):  # noqa: N818 - reads as what happened
     """The path is not a run directory, or a file of it cannot be read."""
-
-
-class Hold:
-    """A directory that is held; it is free again after ``release``, or when this process ends.
-
-    Args:
-        descriptor: of the directory, locked.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-
-    def release(self) -> None:
-        """Let others in. Twice does no harm."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +141,11 @@ class RunDirectory:
         Raises:
             RunExists: another process runs in it.
         """
-        held = Hold(os.open(self.path, os.O_RDONLY))
-        try:
-            fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            held.release()
+        held = lock(self.path)
+        if held is None:
             raise RunExists(
                 f"{self.path}: another process runs in it; wait for its end, or name another directory"
-            ) from error
-        except OSError:
-            pass  # a file system without locks
+            )
         return held
 
     @property

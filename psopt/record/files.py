@@ -14,6 +14,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from psopt.reading import parse_json, read_within
+
+_MOST_OBJECT = 1 << 20  # bytes of a small file
 # What file systems answer that cannot flush a directory; there is nothing more to be done there.
 _CANNOT_FLUSH_DIRECTORY = {errno.EINVAL, errno.EBADF, errno.ENOTSUP}
 
@@ -121,3 +124,12 @@ def flush_directory(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a small file; empty where there is none, or none that can be read."""
+    try:
+        value = parse_json(read_within(path, _MOST_OBJECT, follow=False))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -42,7 +42,7 @@ def draw_curves(figure: Figure, runs: Sequence[Run]) -> None:
     _scale_loss(plots[0], shown)
     _targets(plots[1], shown)
     for axes in plots[1]:
-        _thousands(axes)
+        thousands(axes)
     for row, name in enumerate(_ORDINATES):
         if not any(value is not None for _, run in shown for value in _values(run, name)):
             for axes in plots[row]:
@@ -113,7 +113,7 @@ def _targets(plots: Any, shown: Sequence[tuple[int, Run]]) -> None:
             )
 
 
-def _thousands(axes: Axes) -> None:
+def thousands(axes: Axes) -> None:
     """12,000 instead of 12000; the axis stays plain where numbers are small."""
     from matplotlib.ticker import EngFormatter
 

@@ -1,0 +1,1 @@
+"""Sweeps: many runs of one job. What they are is apart from how they are run."""
