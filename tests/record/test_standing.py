@@ -66,6 +66,11 @@ def test_failed(run: RunDirectory, status: str, reason: str) -> None:
     assert state(run) == (State.FAILED, reason)
 
 
+def test_stopped_with_a_checkpoint_is_to_go_on(run: RunDirectory) -> None:
+    ended(run, "stopped")
+    assert state(run) == (State.MISSING, "stopped by why, with a checkpoint")
+
+
 def test_held_is_running_whatever_was_before(run: RunDirectory) -> None:
     ended(run, "failed")
     write_ended(run.path, Ended(1, "before"))

@@ -81,7 +81,7 @@ RUNS = {
     ],
     "grid: {__class__: [1]}": [
         "4:8: unknown key '__class__'; valid: name, seed, model, data, scheme, optimizer, scheduler, "
-        "loss, train, stop, evaluate, checkpoint, log, cluster, device, on_bad_update, "
+        "loss, train, stop, evaluate, checkpoint, log, cluster, device, batch, on_bad_update, "
         "bad_update_factor (run __class__=1)"
     ],
     "fixed: {train.epochs: x}\nseeds: 2": [
