@@ -79,11 +79,15 @@ def test_a_warned_job_goes_on_in_the_queue(slurm: Cluster, tmp_path: Path) -> No
     until(slurm, lambda: bool([*(run / "checkpoints").glob("step-*.h5")]))
     slurm.call("scancel", "--batch", "--signal=USR2", job)
     until(slurm, lambda: slurm.state(job) == "PENDING")
+    stopped = RunDirectory.open(run).read_summary()
+    assert stopped is not None
+    assert stopped["status"] == "stopped"
     # A job that is requeued waits for two minutes, and its old processes end meanwhile.
     until(slurm, lambda: f"[{job}.0] done with job" in slurm.logs())
     slurm.call("scontrol", "update", f"JobId={job}", "StartTime=now")
     text = finished(slurm, run, job)
-    assert "Exited with exit code 140" in text  # of the ranks that were warned: the log goes on
+    assert "stopped (SIGUSR2): " in text  # by the warning, with a checkpoint; the log goes on
+    assert f"resumed at step {stopped['steps']}" in text
     assert len(read_metrics(RunDirectory.open(run).attempts_path)) == 2
 
 
