@@ -114,7 +114,7 @@ def test_too_few_are_left(tmp_path: Path) -> None:
         assert running.ends(running.until_event()) != 0
         said = running.said
     if TOLERANT:
-        assert "2 workers are left, cluster.min_workers is 3: resume with more" in said
+        assert "workers left: 2, cluster.min_workers is 3: resume with more" in said
         assert summary(out)["status"] == "failed"
     assert "psopt run --resume" in said
     other = tmp_path / "other"

@@ -71,7 +71,7 @@ def test_too_few_are_left(name: str, tmp_path: Path, no_rank: None) -> None:
     found = summary(run)
     assert (found["status"], found["degraded"]) == ("failed", True)
     assert sorted(found["lost_workers"]) == [0, 2]
-    said = "1 workers are left, cluster.min_workers is 2: resume with more"
+    said = "workers left: 1, cluster.min_workers is 2: resume with more"
     assert found["reason"] == said
     assert f"failed, degraded: workers {found['lost_workers']} lost ({said})" in text
     status, text, _ = call("run", "--resume", run, *nobody)
