@@ -1,11 +1,11 @@
 #!/bin/bash
 #SBATCH --job-name=lenet5-wasp
-#SBATCH --output=/home/ada/digits/runs/lenet5-wasp/batch/%j.log
+#SBATCH --output=/home/user/digits/runs/lenet5-wasp/batch/%j.log
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR2@120
 #SBATCH --requeue
 #SBATCH --partition=gpu
-#SBATCH --account=ada
+#SBATCH --account=project
 #SBATCH --nodes=2
 #SBATCH --ntasks=9
 #SBATCH --ntasks-per-node=5
@@ -15,7 +15,7 @@
 #SBATCH --gpus-per-node=4
 
 set -eu
-cd /home/ada/digits
+cd /home/user/digits
 
 set +u # for files that are not written for it
 # A shell of a batch job may not know `module` yet.
@@ -28,7 +28,7 @@ set -u
 cpus="${SLURM_CPUS_PER_TASK:-6}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cpus}"
 
-run=/home/ada/digits/runs/lenet5-wasp
+run=/home/user/digits/runs/lenet5-wasp
 if [ -e "$run/config.yaml" ]; then # requeued: go on from the newest checkpoint
   job=(--resume "$run")
 else
@@ -45,7 +45,7 @@ done
 warned='' step=''
 trap 'warned=yes; kill -s USR2 "$step" || true' USR2
 srun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$cpus" \
-  /home/ada/digits/.venv/bin/python -m psopt run "${job[@]}" &
+  /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" &
 step=$!
 while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
 status=0

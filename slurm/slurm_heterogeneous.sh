@@ -1,6 +1,6 @@
 #!/bin/bash
 #SBATCH --job-name=lenet5-wasp
-#SBATCH --output=/home/ada/digits/runs/lenet5-wasp/batch/%j.log
+#SBATCH --output=/home/user/digits/runs/lenet5-wasp/batch/%j.log
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR2@120
 #SBATCH --requeue
@@ -19,12 +19,12 @@
 #SBATCH --gpus-per-node=4
 
 set -eu
-cd /home/ada/digits
+cd /home/user/digits
 
 cpus="${SLURM_CPUS_PER_TASK_HET_GROUP_1:-6}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cpus}"
 
-run=/home/ada/digits/runs/lenet5-wasp
+run=/home/user/digits/runs/lenet5-wasp
 if [ -e "$run/config.yaml" ]; then # requeued: go on from the newest checkpoint
   job=(--resume "$run")
 else
@@ -40,8 +40,8 @@ done
 # Slurm warns this shell 120 s before the time limit; the ranks are to know.
 warned='' step=''
 trap 'warned=yes; kill -s USR2 "$step" || true' USR2
-srun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --het-group=0 --cpus-per-task="$cpus" /home/ada/digits/.venv/bin/python -m psopt run "${job[@]}" \
-  : --het-group=1 --cpus-per-task="$cpus" /home/ada/digits/.venv/bin/python -m psopt run "${job[@]}" &
+srun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --het-group=0 --cpus-per-task="$cpus" /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" \
+  : --het-group=1 --cpus-per-task="$cpus" /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" &
 step=$!
 while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
 status=0

@@ -1,6 +1,6 @@
 #!/bin/bash
 #SBATCH --job-name=lenet5-wasp
-#SBATCH --output=/home/ada/digits/runs/lenet5-wasp/batch/%j.log
+#SBATCH --output=/home/user/digits/runs/lenet5-wasp/batch/%j.log
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR2@120
 #SBATCH --no-requeue
@@ -14,7 +14,7 @@
 #SBATCH --exclusive
 
 set -eu
-cd /home/ada/digits
+cd /home/user/digits
 
 set +u # for files that are not written for it
 # A shell of a batch job may not know `module` yet.
@@ -26,7 +26,7 @@ set -u
 cpus="${SLURM_CPUS_PER_TASK:-4}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cpus}"
 
-run=/home/ada/digits/runs/lenet5-wasp
+run=/home/user/digits/runs/lenet5-wasp
 if [ -e "$run/config.yaml" ]; then # requeued: go on from the newest checkpoint
   job=(--resume "$run")
 else
@@ -37,7 +37,7 @@ fi
 step=''
 trap 'kill -s USR2 "$step" || true' USR2
 yhrun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$cpus" \
-  /home/ada/digits/.venv/bin/python -m psopt run "${job[@]}" &
+  /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" &
 step=$!
 while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
 status=0

@@ -23,6 +23,8 @@ import sys
 import time
 from collections.abc import Callable
 
+import psutil
+
 from psopt.crew.process import die_with_parent
 from psopt.obituary import obituary
 from psopt.processes import adopt_orphans, kill_children, rank_of, signal_at_parents_death
@@ -39,6 +41,8 @@ _TOGETHER = (
     0.4  # those who die within this time are all named, before mpirun kills their supervisors
 )
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_SLURM = "slurmstepd"
+_MPIRUN = 2.0  # seconds for mpirun to end by itself
 _RANK, _DISPENSABLE, _FAILED, _FINISHED = b"r", b"d", b"x", b"f"
 
 
@@ -189,6 +193,28 @@ class _Supervisor:
         """The rank is about to end with ``status``; what it holds on to then is of no use to anybody."""
         self._status, self._deadline = status, time.monotonic() + patience
 
+    def _see_mpirun_off(self) -> None:
+        """Have a process of its own end mpirun, should that go on without this rank; others wait for it.
+
+        Open MPI with ULFM goes on always, MPICH now and then, where it misses that a rank is gone.
+        """
+        with contextlib.suppress(psutil.Error):
+            if psutil.Process(self._parent).name() == _SLURM:  # sees to it by itself
+                return
+        if rank_of(os.environ) is None or os.fork():
+            return
+        os.closerange(0, 1 << 12)  # nobody is to think that the rank is still there
+        end = time.monotonic() + (0.0 if TOLERANT else _MPIRUN)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            while time.monotonic() < end:
+                if not _is_there(self._parent):
+                    os._exit(0)
+                time.sleep(0.05)
+            with contextlib.suppress(OSError):
+                os.kill(self._parent, number)
+            end = time.monotonic() + _MPIRUN
+        os._exit(0)
+
     def _judge(self, code: int) -> int:
         """Say what nobody else can say of the end; the exit status."""
         if self._finished and self._impatient:
@@ -202,8 +228,7 @@ class _Supervisor:
             print(line, file=sys.stderr, flush=True)
             if fatal:
                 time.sleep(_TOGETHER)
-            if fatal and TOLERANT:  # mpirun goes on without it, and the others wait for it
-                os.kill(self._parent, signal.SIGTERM)
+                self._see_mpirun_off()
         if code < 0 and TOLERANT:
             os.kill(
                 os.getpid(), signal.SIGKILL
@@ -211,3 +236,11 @@ class _Supervisor:
         if code < 0:
             return self._status if self._impatient else 128 - code
         return code if self._finished else code or 1
+
+
+def _is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, PermissionError):  # its number is somebody else's now
+        return False
+    return True

@@ -38,6 +38,8 @@ RUN_DIRECTORY = "run directory: "
 
 _LONGEST = 1 << 12  # bytes of a line that matter
 _GRACE = 5.0
+_LOOK = 0.2  # seconds between looks at the ranks
+_MISSING = 6.0  # seconds for the ranks of a job that does not begin to end together
 
 
 def is_rank(environ: Mapping[str, str]) -> bool:
@@ -79,13 +81,11 @@ class Heard:
         directory: of the run, as the coordinator has named it.
         deaths: that have ended the job.
         failed: whether a rank ended the job by an error of its own, before anybody had died.
-        died: when the first death was heard of, by the monotonic clock; 0: never.
     """
 
     directory: str | None = None
     deaths: list[Death] = field(default_factory=list)
     failed: bool = False
-    died: float = 0.0
 
     def output(self, line: bytes) -> None:
         """A line of standard output."""
@@ -96,7 +96,6 @@ class Heard:
         """A line of standard error."""
         if (death := death_in(line)) is not None:
             self.deaths.append(death)
-            self.died = self.died or time.monotonic()
         elif FAILED.encode() in line and not self.deaths:
             self.failed = True
 
@@ -134,11 +133,14 @@ class Signals:
         for count, number in enumerate(self.received, start=1):  # while it was being started
             self._pass_on(number, count)
         try:
-            while True:
+            ranks = _Ranks(process.pid)
+            while heard.directory is None and not ranks.are_missing():
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    return process.wait(_GRACE)
-                if heard.died and time.monotonic() > heard.died + _GRACE:
-                    process.kill()  # it waits for who waits for the dead
+                    return process.wait(_LOOK)
+            if heard.directory is None:
+                print("psopt: a rank has died while the job began", file=sys.stderr, flush=True)
+                process.kill()
+            return process.wait()
         finally:
             self._process = None
 
@@ -153,6 +155,27 @@ class Signals:
             os.kill(pid, number)
         else:
             self._process.send_signal(signal.SIGKILL if count > 2 else number)
+
+
+class _Ranks:
+    """The processes of an mpirun on this host, until the job has begun.
+
+    One that dies before it has a supervisor (``crew/supervisor.py``) is missed by nobody where mpirun goes
+    on without it, and the others wait for it for ever, in MPI_Init.
+    """
+
+    def __init__(self, mpirun: int) -> None:
+        self._mpirun, self._most, self._since = mpirun, 0, 0.0
+
+    def are_missing(self) -> bool:
+        """Whether there have been fewer than before for a while; ranks that refuse a job end together."""
+        count, now = 0, time.monotonic()
+        with contextlib.suppress(psutil.Error):
+            count = len(psutil.Process(self._mpirun).children())
+        self._most = max(count, self._most)
+        if count == self._most:
+            self._since = now
+        return now - self._since > _MISSING
 
 
 def _coordinator(heard: Heard) -> int | None:

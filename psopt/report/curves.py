@@ -39,7 +39,7 @@ def draw_curves(figure: Figure, runs: Sequence[Run]) -> None:
                 axes.set_ylabel(label)
             if row == 1:
                 axes.set_xlabel(unit)
-    _scale_loss(plots[0], shown)
+    scale_loss(plots[0], [_points(run, "seconds", "test_loss")[1] for _, run in shown])
     _targets(plots[1], shown)
     for axes in plots[1]:
         thousands(axes)
@@ -77,15 +77,19 @@ def _points(run: Run, abscissa: str, name: str) -> tuple[list[float], list[float
     return [x for x, _ in pairs], [y for _, y in pairs]
 
 
-def _scale_loss(plots: Any, shown: Sequence[tuple[int, Run]]) -> None:
-    """A logarithmic axis where the loss spans decades; a run that diverged leaves the plot."""
-    curves = [_points(run, "seconds", "test_loss")[1] for _, run in shown]
-    curves = [curve for curve in curves if curve]
+def scale_loss(plots: Any, curves: Sequence[Sequence[float]]) -> None:
+    """A logarithmic axis where the loss spans decades; what diverged leaves the plot.
+
+    Args:
+        plots: that show the curves beside each other.
+        curves: losses, in order; empty ones do not count.
+    """
+    curves = [curve for curve in curves if len(curve)]
     if not curves:
         return
     ceiling = _BLOW_UP * max(abs(curve[0]) for curve in curves)
-    values = [value for curve in curves for value in curve]
-    low, high = min(values), min(max(values), ceiling)
+    least, most = min(map(min, curves)), max(map(max, curves))
+    low, high = least, min(most, ceiling)
     if low > 0 and math.log10(high / low) > _DECADES:
         logarithmic(plots, low, high)
         low, high = low / 1.15, high * 1.15
@@ -93,7 +97,7 @@ def _scale_loss(plots: Any, shown: Sequence[tuple[int, Run]]) -> None:
         margin = 0.05 * (high - low or abs(high) or 1.0)
         low, high = low - margin, high + margin
     plots[0].set_ylim(low, high)
-    if max(values) > ceiling:
+    if most > ceiling:
         for axes in plots:
             corner(axes, f"beyond {ceiling:.2g} not shown")
 

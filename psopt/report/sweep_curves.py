@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from psopt.report.curves import legend_columns, thousands
-from psopt.report.style import corner, line_style, logarithmic, note, shorten
+from psopt.report.curves import legend_columns, scale_loss, thousands
+from psopt.report.style import line_style, note, shorten
 from psopt.report.sweep import Group, SweptRun
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ MOST_LINES = 14
 _ABSCISSAS = {"samples": "samples", "seconds": "training time (s)"}
 _ORDINATES = {"test_loss": "test loss", "test_accuracy": "test accuracy (%)"}
 _POINTS = 200
-_DECADES, _BLOW_UP = 1.3, 3.0
 Array = NDArray[np.float64]
 
 
@@ -93,7 +91,7 @@ def draw_sweep(figure: Figure, groups: Sequence[Group]) -> list[str]:
             for axes in plots[row]:
                 note(axes, f"no {name.replace('_', ' ')} was recorded")
         elif name == "test_loss":
-            _scale_loss(plots[row], found)
+            scale_loss(plots[row], [each.mean.tolist() for each in found])
     for axes in plots[1]:
         thousands(axes)
     if shown:
@@ -124,20 +122,3 @@ def _curve(run: SweptRun, abscissa: str, name: str) -> tuple[Array, Array] | Non
         return None
     x = sorted(points)
     return np.array(x), np.array([points[each] for each in x])
-
-
-def _scale_loss(plots: Any, bands: Sequence[Band]) -> None:
-    """A logarithmic axis where the loss spans decades; what blows up leaves the plot."""
-    ceiling = _BLOW_UP * max(abs(float(each.mean[0])) for each in bands)
-    values = np.concatenate([each.mean for each in bands])
-    low, high = float(values.min()), min(float(values.max()), ceiling)
-    if low > 0 and math.log10(high / low) > _DECADES:
-        logarithmic(plots, low, high)
-        low, high = low / 1.15, high * 1.15
-    else:
-        margin = 0.08 * (high - low or abs(high) or 1.0)
-        low, high = low - margin, high + margin
-    plots[0].set_ylim(low, high)
-    if float(values.max()) > ceiling:
-        for axes in plots:
-            corner(axes, f"beyond {ceiling:.2g} not shown")

@@ -191,3 +191,23 @@ def test_both_end_with_who_started_them(tmp_path: Path) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             family.append(psutil.Process(int(pid)))
     assert psutil.wait_procs(family, timeout=10)[1] == []
+
+
+@pytest.mark.parametrize("heeds", [True, False])
+def test_a_launcher_that_misses_a_death_is_ended(heeds: bool) -> None:
+    """Soon; one that is through by itself is left alone."""
+    rank = f"{START}os.kill(os.getpid(), signal.SIGKILL); time.sleep(60)"
+    launcher = (
+        "import os, subprocess, sys, time\n"
+        "environment = {**os.environ, 'PMI_RANK': '1'}\n"
+        f"code = subprocess.call([sys.executable, '-c', {rank!r}], env=environment)\n"
+        f"time.sleep(0.2 if {heeds} else 60)\n"
+        "sys.exit(7)\n"
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", launcher], capture_output=True, text=True, check=False, timeout=50
+    )
+    assert done.returncode == (7 if heeds else -signal.SIGTERM)
+    assert time.monotonic() - began < 30
+    assert "rank 2 (worker 1)" in done.stderr

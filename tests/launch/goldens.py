@@ -1,4 +1,7 @@
-"""Job scripts as they should be, one a kind of job; `python -m tests.launch.goldens` writes them anew."""
+"""The job scripts in `slurm/`, golden files and templates, one a kind of job.
+
+`python -m tests.launch.goldens` writes them anew.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,9 @@ from psopt.launch.script import Start, script
 from psopt.launch.site import Site, sites
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = Path(__file__).parent / "golden"
-TEMPLATES = ROOT / "slurm"
+GOLDEN = ROOT / "slurm"
 CONFIG = ROOT / "configs" / "lenet5_wasp.yaml"
-HOME = Path("/home/ada/digits")
+HOME = Path("/home/user/digits")
 START = Start(HOME / ".venv/bin/python", HOME, HOME / "runs/lenet5-wasp", "pmi2")
 
 _GPUS = ("batch.nodes=2", "batch.tasks_per_node=5", "batch.gpus_per_node=4", "cluster.workers=8")
@@ -25,7 +27,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "batch.cpus_per_task=6",
         "batch.memory=120 GiB",
         "batch.time=24:00:00",
-        "batch.account=ada",
+        "batch.account=project",
         "batch.partition=gpu",
         "batch.modules=[mpich/4.1, cuda/12.1]",
     ),
@@ -76,5 +78,4 @@ def text(name: str) -> str:
 
 if __name__ == "__main__":
     for case in CASES:
-        for folder in (GOLDEN, TEMPLATES):
-            (folder / f"{case}.sh").write_text(text(case), encoding="utf-8", newline="\n")
+        (GOLDEN / f"{case}.sh").write_text(text(case), encoding="utf-8", newline="\n")

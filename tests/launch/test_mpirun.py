@@ -121,6 +121,17 @@ def test_an_mpirun_that_does_not_listen_is_killed(fake_program: Program, tmp_pat
     process.communicate()
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_rank_that_is_missing_at_the_start(fake_program: Program, begun: bool) -> None:
+    """No mpirun that waits for it for ever; once the job goes on, ranks may leave it."""
+    said = "echo run directory: /nowhere\n" if begun else ""
+    program = started(fake_program, f"{said}sleep 0.8 &\nsleep {9 if begun else 90} &\nwait")
+    process = launch(program, cluster='{"on_loss": "abort"}')
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode == 137) is not begun
+    assert (b"psopt: a rank has died while the job began\n" in err) is not begun
+
+
 def test_what_the_job_leaves_is_killed(fake_program: Program, tmp_path: Path) -> None:
     """In another session too, and without waiting for it."""
     program = started(fake_program, f"setsid sleep 600 & echo $! >{tmp_path}/left\nexit 0")

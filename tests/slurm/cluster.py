@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 DEADLINE = 240.0
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel")
 CONFIGURATION = """\
@@ -65,9 +66,10 @@ class Cluster:
         return {**kept, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def call(self, *words: str) -> str:
-        """The output of one of Slurm's commands."""
+        """The output of a command that asks this Slurm, given where psopt is."""
         done = subprocess.run(
             words,
+            cwd=ROOT,
             env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from psopt.record import BatchFiles, RunDirectory, Submission, read_metrics
-from tests.slurm.cluster import DEADLINE, Cluster, cluster, until
+from tests.slurm.cluster import Cluster, cluster, until
 
 pytestmark = pytest.mark.slurm
 ROOT = Path(__file__).parents[2]
@@ -27,19 +27,9 @@ def submit(slurm: Cluster, run: Path, overrides: tuple[str, ...], *flags: str) -
     """The number of a job, submitted in the directory where psopt is."""
     words = [sys.executable, "-m", "psopt", "submit", "configs/lenet5_bsp.yaml", "--out", str(run)]
     words += [word for text in overrides for word in ("--set", text)]
-    done = subprocess.run(
-        [*words, *flags],
-        cwd=ROOT,
-        env=slurm.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().isdigit()
-    return done.stdout.strip()
+    number = slurm.call(*words, *flags).strip()
+    assert number.isdigit()
+    return number
 
 
 def finished(slurm: Cluster, run: Path, job: str) -> str:
