@@ -65,27 +65,21 @@ def _order(path: Path, overrides: list[str], site: str | None, flags: list[str])
     from psopt import job
     from psopt.config import ConfigError
     from psopt.launch.placement import check_batch
-    from psopt.launch.site import find_site, sites
-    from psopt.launch.submit import Order, check_flags, mpi_of
+    from psopt.launch.submit import Order, check_flags, mpi_of, site_of
 
     check_flags(flags)
     overrides = [*overrides, *([f"batch.site={site}"] if site is not None else [])]
     try:
         config = job.load(path, overrides)
         if config.batch.site is None:
-            if (found := find_site()) is None:
-                raise _ended(
-                    "no batch system is on PATH: go to a login node or load the cluster's Slurm module; "
-                    f"--site says which it is: {', '.join(sites())}"
-                )
-            overrides.append(f"batch.site={found.name}")
+            overrides.append(f"batch.site={site_of(config).name}")
         config = job.load(path, overrides, (check_batch,))
     except ConfigError as error:
         raise _ended(str(error)) from error
     _note(job.needless(config))
     if config.batch.requeue and config.checkpoint.every_steps is None:
         _note("checkpoint.every_steps is not set, so a job that is requeued begins anew")
-    chosen = sites()[str(config.batch.site)].with_commands(config.batch.commands)
+    chosen = site_of(config)
     python, mpi = Path(sys.executable).absolute(), mpi_of(config, chosen)
     return Order(config, chosen, python, Path.cwd(), mpi, tuple(flags))
 

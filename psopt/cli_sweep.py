@@ -8,12 +8,15 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from psopt.record import Standing
+    from psopt.config import JobConfig
+    from psopt.launch.submit import Order
+    from psopt.record import Standing, Submission
+    from psopt.sweep.array import Batch
     from psopt.sweep.book import Book, Todo
     from psopt.sweep.plan import PlannedRun
 
@@ -29,9 +32,17 @@ def sweep(
         bool, typer.Option("--dry-run", help="List what would run and why; write nothing.")
     ] = False,
     local: Annotated[bool, typer.Option("--local", help="Run on this host.")] = False,
+    slurm: Annotated[
+        bool, typer.Option("--slurm", help="Submit arrays of jobs, as `batch` of the jobs says.")
+    ] = False,
     jobs: Annotated[
-        int, typer.Option(min=1, max=1024, help="With --local: how many runs at a time.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            max=1024,
+            help="How many runs at a time; --local: 1, --slurm: no bound if omitted.",
+        ),
+    ] = None,
     only: Annotated[
         str,
         typer.Option(
@@ -45,11 +56,15 @@ def sweep(
 ) -> None:
     """Run a job with every combination of some values; a second call runs what is missing.
 
-    Exit status 0 when no run of the sweep has failed, 1 when some have, 128 + n when signal n ended it.
+    Exit status 0 when no run of the sweep has failed, 1 when some have, 128 + n when signal n ended it;
+    with --slurm 0 when all was submitted.
     """
     from psopt.config import ConfigError
     from psopt.launch.mpirun import is_rank
+    from psopt.launch.script import ScriptError
+    from psopt.launch.submit import SubmitError
     from psopt.record import SweepDirectory
+    from psopt.sweep.array import batches
     from psopt.sweep.book import Book, Only, SweepError
     from psopt.sweep.plan import plan
 
@@ -59,23 +74,32 @@ def sweep(
         )
     if only not in [*Only]:
         raise _refused(f"--only: {only!r} is none of {', '.join(Only)}")
-    if not (dry_run or local):
-        raise _refused("say where to run: --local on this host, or --dry-run to see what would run")
+    if (local and slurm) or not (dry_run or local or slurm):
+        raise _refused(
+            "say where to run: --local on this host, --slurm in the batch system, or --dry-run to see what "
+            "would run"
+        )
     try:
         planned = plan(config)
         book = Book(planned, SweepDirectory(out or Path("sweeps") / planned.config.name))
         book.check()
         standings = book.standings()
         todo = book.chosen(standings, Only(only), limit)
-        if local and not dry_run:
+        arrays = batches(todo, planned.config, book.directory, _order, jobs) if slurm else []
+        if not dry_run:
             book.prepare(todo)
-        _announce(book, standings, todo, dry_run=dry_run)
-    except (ConfigError, SweepError, OSError) as error:
+        _announce(book, standings, todo, dry_run=dry_run, slurm=slurm)
+    except (ConfigError, SweepError, ScriptError, SubmitError, OSError) as error:
         raise _refused(str(error)) from error
+    again = ["psopt", "sweep", str(config), *(["--out", str(out)] if out else [])]
     if dry_run:
-        return
-    again = ["psopt", "sweep", str(config), *(["--out", str(out)] if out else []), "--local"]
-    raise typer.Exit(_run(book, todo, jobs, [*again, *(["--jobs", str(jobs)] if jobs > 1 else [])]))
+        for array in arrays:
+            print(f"\n{array.text}", end="")
+    elif slurm:
+        raise typer.Exit(_submit(arrays, [*again, "--slurm"]))
+    else:
+        again += ["--local", *(["--jobs", str(jobs)] if jobs else [])]
+        raise typer.Exit(_run(book, todo, jobs or 1, again))
 
 
 def status(
@@ -99,7 +123,12 @@ def status(
 
 
 def _announce(
-    book: Book, standings: list[tuple[PlannedRun, Standing]], todo: list[Todo], *, dry_run: bool
+    book: Book,
+    standings: list[tuple[PlannedRun, Standing]],
+    todo: list[Todo],
+    *,
+    dry_run: bool,
+    slurm: bool,
 ) -> None:
     """What there is, and with --dry-run every run that would run, with the reason."""
     from psopt.config import assignment_text
@@ -120,7 +149,40 @@ def _announce(
             )
         print(f"would run {len(todo)} of {len(plan.runs)}", flush=True)
     else:
-        print(f"running {len(todo)}", flush=True)
+        print(f"{'submitting' if slurm else 'running'} {len(todo)}", flush=True)
+
+
+def _order(config: JobConfig[Any]) -> Order:
+    """The order of a job of the sweep."""
+    from psopt.launch.submit import Order, mpi_of, site_of
+
+    site = site_of(config)
+    named = config.model_copy(update={"batch": config.batch.model_copy(update={"site": site.name})})
+    python, mpi = Path(sys.executable).absolute(), mpi_of(config, site)
+    return Order(named, site, python, Path.cwd(), mpi)
+
+
+def _submit(arrays: list[Batch], again: list[str]) -> int:
+    """Submit them; the exit status."""
+    from psopt.launch.submit import SubmitError
+    from psopt.sweep.array import submit
+
+    taken = 0
+
+    def tell(array: Batch, submission: Submission) -> None:
+        nonlocal taken
+        taken += 1
+        where = f" on {submission.cluster}" if submission.cluster else ""
+        print(f"submitted {submission.job}{where}: {len(array.todo)} runs", flush=True)
+
+    try:
+        submit(arrays, tell)
+    except (SubmitError, OSError) as error:
+        rest = sum(len(array.todo) for array in arrays[taken:])
+        said = f"{taken} of {len(arrays)} arrays are submitted; {rest} runs are not: {shlex.join(again)}"
+        print(f"psopt: {error}\npsopt: {said}", file=sys.stderr, flush=True)
+        return _EXIT_FAILED
+    return 0
 
 
 def _run(book: Book, todo: list[Todo], jobs: int, again: list[str]) -> int:

@@ -5,7 +5,6 @@ Every value is either of a kind that cannot be anything else (`config/batch_text
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from psopt.config import JobConfig
+from psopt.launch.directives import directive, directives
 from psopt.launch.placement import Placement, place
 from psopt.launch.site import Site
-from psopt.record import BatchFiles
+from psopt.record import OUTPUT, BatchFiles
 
-_PLAIN = re.compile(r"[^\s\"'\\#]+")
+_TASK = "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 
 
 class ScriptError(ValueError):
@@ -41,6 +41,23 @@ class Start:
     mpi: str
 
 
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Runs of a sweep that are one array of jobs.
+
+    Attributes:
+        folder: of the array, within the sweep's directory; `runs` in it names a run's directory in a line.
+        tasks: how many runs.
+        most: of them at a time; None: as many as there is room for.
+        simulated: whether they are on the virtual cluster, without ranks.
+    """
+
+    folder: Path
+    tasks: int
+    most: int | None
+    simulated: bool
+
+
 def script(config: JobConfig[Any], site: Site, start: Start) -> str:
     """The script of one run; it starts the run, and goes on with it when it is started again.
 
@@ -52,71 +69,60 @@ def script(config: JobConfig[Any], site: Site, start: Start) -> str:
     Raises:
         ScriptError: a path holds what no script can.
     """
+    log = BatchFiles(start.run).directory / "%j.log"
+    return _text(
+        start,
+        ["#!/bin/bash", *directives(config, site, log, place(config))],
+        ["set -eu", f"cd {shlex.quote(str(start.folder))}"],
+        [*_environment(config, site)],
+        [f"run={shlex.quote(str(start.run))}", *_first_or_again("batch/job.yaml")],
+        [*_ranks(config, site, start)],
+        [*_ending(config, site, "$SLURM_JOB_ID")],
+    )
+
+
+def array_script(config: JobConfig[Any], site: Site, start: Start, array: Array) -> str:
+    """The script of an array of jobs, whose tasks each make one run of a sweep.
+
+    Args:
+        config: a job that stands for all: they ask for the same.
+        site: where it will run, with the job's own commands.
+        start: what is started; `run` is the sweep's directory.
+        array: which runs.
+
+    Raises:
+        ScriptError: a path holds what no script can.
+    """
+    placed = Placement(1, 1, None) if array.simulated else place(config)
+    indices = f"0-{array.tasks - 1}" + (f"%{array.most}" if array.most else "")
+    head = directives(config, site, array.folder / "%A.log", placed)
+    launch = _alone(config, start) if array.simulated else _ranks(config, site, start)
+    return _text(
+        start,
+        ["#!/bin/bash", *head, directive("--array", indices)],
+        ["set -eu", f"cd {shlex.quote(str(start.folder))}"],
+        [
+            "# A line of `runs` is a run; what it says is kept in its directory.",
+            f"sweep={shlex.quote(str(start.run))}",
+            f'runs="$sweep/{(array.folder / "runs").relative_to(start.run)}"',
+            'run="$sweep/runs/$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" "$runs")"',
+            f'exec >> "$run/{OUTPUT}" 2>&1',
+            f'echo "job {_TASK}"',
+        ],
+        [*_environment(config, site)],
+        [*_first_or_again("job.yaml")],
+        [*launch],
+        [*_ending(config, site, _TASK)],
+    )
+
+
+def _text(start: Start, *parts: list[str]) -> str:
     for path in (start.python, start.folder, start.run):
         _check_path(path)
-    parts = [
-        ["#!/bin/bash", *directives(config, site, BatchFiles(start.run).directory / "%j.log")],
-        ["set -eu", f"cd {shlex.quote(str(start.folder))}"],
-        [*environment(config, site)],
-        [f"run={shlex.quote(str(start.run))}", *_FIRST_OR_AGAIN],
-        [*ranks(config, site, start)],
-        [*ending(config, site)],
-    ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def directives(config: JobConfig[Any], site: Site, log: Path) -> list[str]:
-    """The `#SBATCH` lines.
-
-    Args:
-        config: the job.
-        site: the cluster.
-        log: output of the job; its last part may hold Slurm's `%j`, `%A` and `%a`.
-    """
-    batch = config.batch
-    output = str(log.parent).replace("%", "%%") + f"/{log.name}"
-    lines = [
-        _directive("--job-name", config.name),
-        _directive("--output", output),
-        _directive("--open-mode", "append"),
-        _directive("--signal", f"B:{batch.signal}@{batch.signal_seconds}"),
-        _directive("--requeue" if batch.requeue else "--no-requeue"),
-    ]
-    placed = place(config)
-    if batch.heterogeneous:
-        partition = batch.coordinator_partition or batch.partition
-        lines += [*_component(config, site, Placement(1, 1, None), partition, 0), "#SBATCH hetjob"]
-    return [*lines, *_component(config, site, placed, batch.partition, batch.gpus_per_node or 0)]
-
-
-def _component(
-    config: JobConfig[Any], site: Site, placed: Placement, partition: str | None, gpus: int
-) -> Iterator[str]:
-    """The lines of ranks that are placed together; the other ranks have theirs."""
-    batch = config.batch
-    options = {
-        "--partition": partition,
-        "--account": batch.account,
-        "--qos": batch.qos,
-        "--nodes": placed.nodes,
-        "--ntasks": placed.tasks,
-        "--ntasks-per-node": placed.tasks_per_node,
-        "--cpus-per-task": batch.cpus_per_task,
-        "--mem": None if batch.memory is None else f"{-(-batch.memory // 2**20)}M",
-        "--time": None if batch.time is None else clock(batch.time),
-        "--exclude": ",".join(batch.exclude) or None,
-    }
-    for name, value in options.items():
-        if value is not None:
-            yield _directive(name, value)
-    if gpus:
-        yield f"#SBATCH {site.gpus.format(per_node=gpus, total=gpus * (placed.nodes or 1))}"
-    for option in batch.extra:
-        name, _, text = option.partition("=")
-        yield _directive(name, text or None)
-
-
-def environment(config: JobConfig[Any], site: Site) -> Iterator[str]:
+def _environment(config: JobConfig[Any], site: Site) -> Iterator[str]:
     """Modules, the job's own lines, and the number of threads."""
     batch = config.batch
     modules = site.modules if batch.modules is None else batch.modules
@@ -136,16 +142,15 @@ def environment(config: JobConfig[Any], site: Site) -> Iterator[str]:
     yield 'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cpus}"'
 
 
-_FIRST_OR_AGAIN = (
-    'if [ -e "$run/config.yaml" ]; then # requeued: go on from the newest checkpoint',
-    '  job=(--resume "$run")',
-    "else",
-    '  job=("$run/batch/job.yaml" --out "$run")',
-    "fi",
-)
+def _first_or_again(job: str) -> Iterator[str]:
+    yield 'if [ -e "$run/config.yaml" ]; then # requeued: go on from the newest checkpoint'
+    yield '  job=(--resume "$run")'
+    yield "else"
+    yield f'  job=("$run/{job}" --out "$run")'
+    yield "fi"
 
 
-def ranks(config: JobConfig[Any], site: Site, start: Start) -> Iterator[str]:
+def _ranks(config: JobConfig[Any], site: Site, start: Start) -> Iterator[str]:
     """Start the ranks of `job`, hand the warning on to them, and wait; leaves `status` and `warned`."""
     batch = config.batch
     program = f'{shlex.quote(str(start.python))} -m psopt run "${{job[@]}}"'
@@ -159,52 +164,50 @@ def ranks(config: JobConfig[Any], site: Site, start: Start) -> Iterator[str]:
         yield f"  {shlex.quote(site.commands.launch)}{groups} --mpi=none --nodes=1 --ntasks=1 true || true"
         yield "done"
         yield ""
-    note = "warned=yes; " if batch.requeue else ""
-    yield f"# Slurm warns this shell {batch.signal_seconds} s before the time limit; the ranks are to know."
-    yield "warned='' step=''" if batch.requeue else "step=''"
-    yield f"""trap '{note}kill -s {batch.signal} "$step" || true' {batch.signal}"""
+    yield from _trap(config)
     if batch.heterogeneous:
         yield f'{launch} --het-group=0 --cpus-per-task="$cpus" {program} \\'
         yield f'  : --het-group=1 --cpus-per-task="$cpus" {program} &'
     else:
         yield f'{launch} --cpus-per-task="$cpus" \\'
         yield f"  {program} &"
-    yield "step=$!"
-    yield 'while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early'
-    yield "status=0"
-    yield 'wait "$step" || status=$?'
+    yield from _WAIT
 
 
-def ending(config: JobConfig[Any], site: Site) -> Iterator[str]:
+def _alone(config: JobConfig[Any], start: Start) -> Iterator[str]:
+    """The same of a run on the virtual cluster, which is one process."""
+    yield from _trap(config)
+    yield f'{shlex.quote(str(start.python))} -m psopt run "${{job[@]}}" --simulate &'
+    yield from _WAIT
+
+
+def _trap(config: JobConfig[Any]) -> Iterator[str]:
+    batch = config.batch
+    note = "warned=yes; " if batch.requeue else ""
+    yield f"# Slurm warns this shell {batch.signal_seconds} s before the time limit; the ranks are to know."
+    yield "warned='' step=''" if batch.requeue else "step=''"
+    yield f"""trap '{note}kill -s {batch.signal} "$step" || true' {batch.signal}"""
+
+
+_WAIT = (
+    "step=$!",
+    'while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early',
+    "status=0",
+    'wait "$step" || status=$?',
+)
+
+
+def _ending(config: JobConfig[Any], site: Site, job: str) -> Iterator[str]:
     """Have a run that a warning has stopped go on later, where there is something to go on from."""
     if config.batch.requeue:
         yield "# 2 and 3 are a job that is not valid, and one that diverged: they would do so again."
         yield 'if [ -n "$warned" ] && compgen -G "$run/checkpoints/step-*.h5" > /dev/null; then'
         yield '  case "$status" in'
         yield "    0 | 2 | 3) ;;"
-        yield f'    *) {shlex.quote(site.commands.control)} requeue "$SLURM_JOB_ID" || true ;;'
+        yield f'    *) {shlex.quote(site.commands.control)} requeue "{job}" || true ;;'
         yield "  esac"
         yield "fi"
     yield 'exit "$status"'
-
-
-def clock(seconds: float) -> str:
-    """A duration as D-HH:MM:SS, rounded up to whole seconds."""
-    whole = -int(-seconds // 1)
-    minutes, second = divmod(whole, 60)
-    hours, minute = divmod(minutes, 60)
-    day, hour = divmod(hours, 24)
-    return f"{day}-{hour:02}:{minute:02}:{second:02}"
-
-
-def _directive(option: str, value: object = None) -> str:
-    """One `#SBATCH` line. Slurm reads quotes and backslashes in it much as a shell does."""
-    if value is None:
-        return f"#SBATCH {option}"
-    text = str(value)
-    if not _PLAIN.fullmatch(text):
-        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return f"#SBATCH {option}={text}"
 
 
 def _check_path(path: Path) -> None:

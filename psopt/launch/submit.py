@@ -21,7 +21,7 @@ from psopt.config import JobConfig, dump_job
 from psopt.config.batch_text import SCRIPTS_OPTIONS, option_name
 from psopt.launch.flavour import MpirunError, detect_flavour, find_mpirun
 from psopt.launch.script import Start, script
-from psopt.launch.site import Site
+from psopt.launch.site import Site, find_site, sites
 from psopt.record import BatchFiles, RunDirectory, RunExists, Submission, write_atomic
 
 _PARSABLE = re.compile(r"(\d+)(?:;(\S+))?")
@@ -105,6 +105,24 @@ class Order:
         """The command that submits, with these words last."""
         commands = self.site.commands
         return [commands.submit, *self.site.submit_options, *self.flags, *words]
+
+
+def site_of(config: JobConfig[Any]) -> Site:
+    """The cluster that a job names, else the one whose commands are here; with the job's own commands.
+
+    Raises:
+        SubmitError: there is none.
+    """
+    site = sites().get(config.batch.site) if config.batch.site else find_site()
+    if site is None:
+        known = ", ".join(sites())
+        raise SubmitError(
+            f"there is no site {config.batch.site!r}: use one of {known}"
+            if config.batch.site
+            else "no batch system is on PATH: go to a login node or load the cluster's Slurm module; "
+            f"batch.site says which it is: {known}"
+        )
+    return site.with_commands(config.batch.commands)
 
 
 def mpi_of(config: JobConfig[Any], site: Site) -> str:
@@ -209,17 +227,36 @@ def submit(order: Order, out: Path | None) -> tuple[Submission, Path, Answer]:
     existed = out is not None and out.exists()
     run = RunDirectory.create(out, order.config.name).path.absolute()
     try:
-        words = order.command(str(_prepare(order, run)))
-        answer = ask(words)
+        submission, answer = give(order, _prepare(order, run))
     except (OSError, ValueError, SubmitError) as error:
-        if not isinstance(error, RunExists):
+        if not isinstance(error, RunExists | NoNumber):
             _clear(run, existed=existed)
         raise
+    submission.write(run)
+    return submission, run, answer
+
+
+def give(order: Order, script: Path, *options: str) -> tuple[Submission, Answer]:
+    """Give a script to the batch system.
+
+    Args:
+        order: the job.
+        script: that is there.
+        options: of this submission, beside those of the order.
+
+    Returns:
+        What is to be recorded, and all that the batch system said.
+
+    Raises:
+        SubmitError: the job was not taken; or `NoNumber`.
+    """
+    words = order.command(*options, str(script))
+    answer = ask(words)
     given = job_id(answer.out) or job_id(answer.err)
     if given is None:
         raise NoNumber(
             f"{words[0]} has taken the job, but its answer has no number: {(answer.out + answer.err).strip()!r}; "
-            f"look for {order.config.name} in {order.site.commands.queue}; its run directory is {run}"
+            f"look for {order.config.name} in {order.site.commands.queue}; its script is {script}"
         )
     submission = Submission(
         job=given.job,
@@ -227,11 +264,10 @@ def submit(order: Order, out: Path | None) -> tuple[Submission, Path, Answer]:
         site=order.site.name,
         commands=order.site.commands,
         submitted=datetime.now(UTC).isoformat(timespec="seconds"),
-        script=str(BatchFiles(run).script),
+        script=str(script),
         command=tuple(words),
     )
-    submission.write(run)
-    return submission, run, answer
+    return submission, answer
 
 
 def _prepare(order: Order, run: Path) -> Path:

@@ -11,12 +11,18 @@ from psopt.record.files import RecordError, read_object, to_json, write_atomic
 from psopt.record.hold import Hold
 from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
 from psopt.record.standing import (
+    OUTPUT,
     Ended,
+    Phase,
+    Seen,
     Standing,
     State,
     forget_ended,
+    last_words,
+    log_of,
     read_ended,
     standing_of,
+    with_queue,
     write_ended,
 )
 from psopt.record.submission import BatchFiles, Commands, Submission
@@ -28,6 +34,7 @@ from psopt.record.writer import CheckpointWriter
 __all__ = [
     "BEFOREHAND",
     "EXITS",
+    "OUTPUT",
     "BatchFiles",
     "CheckpointError",
     "CheckpointStore",
@@ -41,9 +48,11 @@ __all__ = [
     "MetricsWriter",
     "NotARun",
     "NotASweep",
+    "Phase",
     "RecordError",
     "RunDirectory",
     "RunExists",
+    "Seen",
     "Standing",
     "State",
     "Submission",
@@ -56,12 +65,15 @@ __all__ = [
     "environment",
     "export",
     "forget_ended",
+    "last_words",
+    "log_of",
     "read_ended",
     "read_metrics",
     "read_object",
     "read_timeline",
     "standing_of",
     "to_json",
+    "with_queue",
     "write_atomic",
     "write_ended",
 ]

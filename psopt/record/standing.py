@@ -1,4 +1,4 @@
-"""How a run stands, from its directory alone: nothing is asked of a queue, and no guess is a failure."""
+"""How a run stands: by its directory first, then by what a batch system's queue says; no guess is a failure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ from typing import Any
 from psopt.record.directory import NotARun, RunDirectory
 from psopt.record.files import read_object, to_json, write_atomic
 from psopt.record.hold import is_held
+from psopt.record.submission import BatchFiles
+
+OUTPUT = "output.log"
+"""In a run's directory: what its launcher keeps of the run's output."""
+
+_STOPPED = "stopped"
+_TAIL = 1 << 14  # bytes of a log in which its last words are found
+_MOST_REASON = 300  # characters
 
 
 class State(StrEnum):
@@ -20,9 +28,36 @@ class State(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
+    BLOCKED = "blocked"
     RUNNING = "running"
+    QUEUED = "queued"
     MISSING = "missing"
     UNKNOWN = "unknown"
+
+
+class Phase(StrEnum):
+    """Where a job is, to a batch system."""
+
+    WAITING = "waiting"
+    STUCK = "stuck"
+    RUNNING = "running"
+    ENDED = "ended"
+    FORGOTTEN = "forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a batch system says of a job.
+
+    Attributes:
+        job: its number.
+        phase: where it is; STUCK waits for what will not come by itself.
+        reason: in a few words, those of the batch system among them.
+    """
+
+    job: str
+    phase: Phase
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +111,7 @@ def standing_of(path: Path) -> Standing:
     if summary is not None:
         return _with_summary(run, summary, ended)
     if ended is not None and ended.stopped:
-        return Standing(State.MISSING, "stopped before its end", {})
+        return Standing(State.MISSING, f"{_STOPPED} before its end", {})
     if ended is not None:
         reason = f"exit status {ended.status}" + (f": {ended.reason}" if ended.reason else "")
         return Standing(State.FAILED if ended.status else State.UNKNOWN, reason, {})
@@ -87,6 +122,30 @@ def standing_of(path: Path) -> Standing:
         reason = f"no outcome: it runs on {host}, or was killed there"
         return Standing(State.UNKNOWN, reason, {})
     return Standing(State.FAILED, "no outcome: it was killed", {})
+
+
+def with_queue(standing: Standing, seen: Seen) -> Standing:
+    """How a run stands that is a batch job, by its directory and by the queue.
+
+    What the run has recorded of its end counts unless the job is to go on, and what the queue says of an
+    end only where there is no record.
+    """
+    if standing.state in (State.DONE, State.RUNNING):
+        return standing
+    said = f"job {seen.job}: {seen.reason}"
+    match seen.phase:
+        case Phase.WAITING:
+            return Standing(State.QUEUED, said, standing.summary)
+        case Phase.STUCK:
+            return Standing(State.BLOCKED, said, standing.summary)
+        case Phase.RUNNING:
+            return Standing(State.RUNNING, said, standing.summary)
+    stopped = standing.reason.startswith(_STOPPED)
+    if standing.state is State.FAILED or (stopped and seen.phase is Phase.FORGOTTEN):
+        return standing
+    said += f": {standing.reason}" if stopped else ""
+    state = State.FAILED if seen.phase is Phase.ENDED else State.UNKNOWN
+    return Standing(state, said, standing.summary)
 
 
 def write_ended(path: Path, ended: Ended) -> None:
@@ -109,15 +168,34 @@ def read_ended(path: Path) -> Ended | None:
     return Ended(status, reason, entry.get("stopped") is True, str(entry.get("time", "")))
 
 
+def log_of(path: Path) -> Path:
+    """Where a run's words are: what its launcher or its batch job kept, the newest; else its own log."""
+    kept = [path / OUTPUT, *BatchFiles(path).directory.glob("*.log")]
+    there = [log for log in kept if log.is_file()]
+    return max(there, key=lambda log: log.stat().st_mtime_ns, default=RunDirectory(path).log_path)
+
+
+def last_words(log: Path) -> str:
+    """The last line of a log that says something of what went wrong."""
+    try:
+        with log.open("rb") as words:
+            words.seek(max(0, log.stat().st_size - _TAIL))
+            lines = [line.strip() for line in words.read().decode(errors="replace").splitlines()]
+    except OSError:
+        return ""
+    said = [line for line in lines if line and not line.startswith("run directory: ")]
+    return said[-1][:_MOST_REASON] if said else ""
+
+
 def _with_summary(run: RunDirectory, summary: dict[str, Any], ended: Ended | None) -> Standing:
     status = summary.get("status")
     if status == "completed":
         return Standing(State.DONE, "", summary)
     if ended is not None and ended.stopped and _is_newer(_ended_path(run.path), run.summary_path):
-        return Standing(State.MISSING, "stopped before its end", summary)
+        return Standing(State.MISSING, f"{_STOPPED} before its end", summary)
     reason = summary.get("reason")
     if status == "stopped":
-        return Standing(State.MISSING, f"stopped by {reason}, with a checkpoint", summary)
+        return Standing(State.MISSING, f"{_STOPPED} by {reason}, with a checkpoint", summary)
     if not isinstance(status, str):
         return Standing(State.UNKNOWN, f"{run.summary_path}: it has no status", summary)
     said = reason if isinstance(reason, str) else "no reason"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -73,7 +73,7 @@ class Submission:
     """A job that a batch system has taken.
 
     Attributes:
-        job: its number.
+        job: its number; `ARRAY_TASK` of a task of an array.
         cluster: where it is, when there are several.
         site: name of the profile.
         commands: to ask the batch system with, later too.
@@ -90,6 +90,10 @@ class Submission:
     script: str
     command: tuple[str, ...]
 
+    def task(self, number: int) -> Submission:
+        """Of the same array, that of one task."""
+        return replace(self, job=f"{self.job}_{number}")
+
     def write(self, run: Path) -> None:
         """Keep it in a run directory.
 
@@ -101,6 +105,11 @@ class Submission:
             write_atomic(path, to_json(asdict(self), indent=2) + "\n")
         except OSError as error:
             raise cannot_write(path, error) from error
+
+    @staticmethod
+    def forget(run: Path) -> None:
+        """Before a run is started otherwise."""
+        BatchFiles(run).submission.unlink(missing_ok=True)
 
     @classmethod
     def read(cls, run: Path) -> Submission | None:

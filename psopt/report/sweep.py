@@ -147,9 +147,10 @@ class Sweep:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many runs are done, failed, running, missing and unknown."""
+        """How many runs are done, failed, running, missing and unknown; no queue is asked."""
         states = Counter(run.state for run in self.runs)
-        return {str(state): states[state] for state in State}
+        queues = (State.BLOCKED, State.QUEUED)
+        return {str(state): states[state] for state in State if state not in queues}
 
     @property
     def tally(self) -> str:
@@ -157,7 +158,7 @@ class Sweep:
         counts = self.counts
         shown = [
             f"{counts[state]} {state}"
-            for state in State
+            for state in map(State, counts)
             if counts[state] or state in (State.DONE, State.FAILED, State.MISSING)
         ]
         return f"{len(self.runs)} runs: {', '.join(shown)}"

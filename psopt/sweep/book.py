@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from psopt.config import dump_job, flow_text
+from psopt.launch.queue import standings
 from psopt.record import (
     NotASweep,
     Standing,
@@ -17,7 +18,6 @@ from psopt.record import (
     SweepDirectory,
     SweepEntry,
     SweepRecord,
-    standing_of,
 )
 from psopt.sweep.plan import Plan, PlannedRun
 
@@ -113,7 +113,8 @@ class Book:
 
     def standings(self) -> list[tuple[PlannedRun, Standing]]:
         """How each run stands, in the order of the plan."""
-        return [(run, standing_of(self.directory.run_path(run.id))) for run in self.plan.runs]
+        paths = [self.directory.run_path(run.id) for run in self.plan.runs]
+        return [*zip(self.plan.runs, standings(paths), strict=True)]
 
     def chosen(
         self, standings: Collection[tuple[PlannedRun, Standing]], only: Only, limit: int | None
@@ -140,9 +141,10 @@ class Book:
 
 
 def counted(states: Collection[State]) -> str:
-    """`3 done, 1 failed, 0 running, 2 missing`, and the unknown where there are any."""
+    """`3 done, 1 failed, 0 running, 2 missing`, and the other states where there are any."""
     counts = Counter(states)
-    shown = [state for state in State if state is not State.UNKNOWN or counts[state]]
+    always = (State.DONE, State.FAILED, State.RUNNING, State.MISSING)
+    shown = [state for state in State if state in always or counts[state]]
     return ", ".join(f"{counts[state]} {state}" for state in shown)
 
 

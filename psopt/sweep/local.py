@@ -14,17 +14,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from psopt.processes import signal_at_parents_death
-from psopt.record import Ended, Standing, State, forget_ended, standing_of, write_ended
+from psopt.record import (
+    OUTPUT,
+    Ended,
+    Standing,
+    State,
+    Submission,
+    forget_ended,
+    last_words,
+    standing_of,
+    write_ended,
+)
 from psopt.sweep.book import Todo
 
 _NAP = 0.05  # seconds between looks at the runs
 _GRACE = 20.0  # seconds in which a run that was told to end may do so
-_TAIL = 1 << 14  # bytes of a log in which its last words are found
-_MOST_REASON = 300  # characters
-OUTPUT = "output.log"
 
 Tell = Callable[[Todo, Standing, float], None]
 """Called with each run that has ended, how it stands, and its seconds."""
@@ -95,6 +101,7 @@ class Local:
 
     def _start(self, todo: Todo) -> _Child:
         forget_ended(todo.path)
+        Submission.forget(todo.path)
         with (todo.path / OUTPUT).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "psopt", *todo.arguments(self.ranks)],
@@ -112,7 +119,7 @@ class Local:
         code, path = child.process.returncode, child.todo.path
         status = 128 - code if code < 0 else code
         stopped = bool(self.signals) and status != 0
-        write_ended(path, Ended(status, _last_words(path / OUTPUT) if status else "", stopped))
+        write_ended(path, Ended(status, last_words(path / OUTPUT) if status else "", stopped))
         self.tell(child.todo, standing_of(path), time.monotonic() - child.began)
 
     def _threads(self) -> dict[str, str]:
@@ -145,15 +152,6 @@ def _signal(running: Sequence[_Child], *, kill: bool) -> None:
                 os.killpg(child.process.pid, signal.SIGKILL)
             else:
                 child.process.send_signal(signal.SIGTERM)
-
-
-def _last_words(path: Path) -> str:
-    """The last line of a log that says something of what went wrong."""
-    with path.open("rb") as log:
-        log.seek(max(0, path.stat().st_size - _TAIL))
-        lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
-    said = [line for line in lines if line and not line.startswith("run directory: ")]
-    return said[-1][:_MOST_REASON] if said else ""
 
 
 def _die_with_launcher() -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from psopt.config import assignment_text, one_line
+from psopt.launch.queue import standings
 from psopt.record import (
     RunDirectory,
     Standing,
     State,
     SweepDirectory,
     SweepEntry,
-    standing_of,
+    log_of,
 )
 from psopt.sweep.book import counted
 
@@ -48,20 +49,21 @@ def read_status(directory: Path) -> Status:
     place = SweepDirectory(directory)
     if place.is_one():
         record = place.read()
-        paths = [(entry, place.run_path(entry.id)) for entry in record.runs]
-        runs = [(entry, path, standing_of(path)) for entry, path in paths]
+        paths = [place.run_path(entry.id) for entry in record.runs]
+        runs = [*zip(record.runs, paths, standings(paths), strict=True)]
         return Status(record.name, directory, runs, sweep=True)
     if not (
         directory / "job.yaml"
     ).is_file():  # else a sweep has made it, and the run may not be there
         RunDirectory.open(directory)
     entry = SweepEntry(directory.resolve().name, {})
-    return Status(entry.id, directory, [(entry, directory, standing_of(directory))], sweep=False)
+    (standing,) = standings([directory])
+    return Status(entry.id, directory, [(entry, directory, standing)], sweep=False)
 
 
 def exit_status(states: Collection[State]) -> int:
-    """0 all done, 1 some failed, 3 some running, not begun or unknown, and none failed."""
-    if State.FAILED in states:
+    """0 all done, 1 some failed or blocked, else 3: some wait, run, have not begun or are unknown."""
+    if {State.FAILED, State.BLOCKED} & set(states):
         return 1
     return 0 if set(states) <= {State.DONE} else 3
 
@@ -74,7 +76,7 @@ def status_text(found: Status) -> str:
     for cells, (_, path, standing) in zip(rows, found.runs, strict=True):
         padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
         lines.append("  ".join(padded).rstrip())
-        if standing.state is State.FAILED:
+        if standing.state in (State.FAILED, State.BLOCKED):
             lines.append(f"    {one_line(standing.reason)}")
             lines.append(f"    log: {log_of(path)}")
     states = [standing.state for _, _, standing in found.runs]
@@ -112,15 +114,11 @@ def line_of_end(run: str, assignment: Mapping[str, Any], standing: Standing, pat
     return f"{text}: {one_line(standing.reason)}; log: {log_of(path)}"
 
 
-def log_of(path: Path) -> Path:
-    """Where a run's words are: what its launcher kept, else its own log."""
-    output = path / "output.log"
-    return output if output.exists() else RunDirectory(path).log_path
-
-
 def _cells(entry: SweepEntry, standing: Standing, sweep: bool) -> tuple[str, ...]:
-    said = _figures(standing).strip(" ,") if standing.state is State.DONE else ""
-    if standing.state in (State.RUNNING, State.MISSING, State.UNKNOWN):
+    said = ""
+    if standing.state is State.DONE:
+        said = _figures(standing).strip(" ,")
+    elif standing.state not in (State.FAILED, State.BLOCKED):
         said = one_line(standing.reason)
     assignment = (assignment_text(entry.assignment),) if sweep else ()
     return (str(standing.state), entry.id, *assignment, said)

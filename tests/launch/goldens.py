@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 from psopt import job
 from psopt.config import JobConfig
-from psopt.launch.script import Start, script
+from psopt.launch.script import Array, Start, array_script, script
 from psopt.launch.site import Site, sites
 
 ROOT = Path(__file__).parents[2]
@@ -61,8 +62,18 @@ CASES: dict[str, tuple[str, ...]] = {
         "batch.requeue=false",
         "batch.extra=[--exclusive]",
     ),
+    "slurm_array": (
+        "batch.site=slurm",
+        "batch.tasks_per_node=3",
+        "batch.cpus_per_task=4",
+        "batch.time=4h",
+        "batch.partition=cpu",
+    ),
 }
 """Name of the file, and the changes to the shipped job."""
+SWEEP = HOME / "sweeps/rates"
+ARRAYS = {"slurm_array": Array(SWEEP / "batch/0001", 24, 8, simulated=False)}
+"""Those that are arrays of a sweep's runs."""
 
 
 def prepared(*overrides: str) -> tuple[JobConfig[Any], Site]:
@@ -73,6 +84,9 @@ def prepared(*overrides: str) -> tuple[JobConfig[Any], Site]:
 
 def text(name: str) -> str:
     """The script of a case."""
+    if name in ARRAYS:
+        start = dataclasses.replace(START, run=SWEEP)
+        return array_script(*prepared(*CASES[name]), start, ARRAYS[name])
     return script(*prepared(*CASES[name]), START)
 
 

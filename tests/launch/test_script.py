@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from psopt.launch.script import ScriptError, clock, script
+from psopt.launch.directives import clock
+from psopt.launch.script import ScriptError, script
 from tests.launch.goldens import CASES, GOLDEN, START, prepared, text
 
 

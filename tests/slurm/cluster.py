@@ -51,6 +51,7 @@ SlurmctldLogFile={folder}/log/slurmctld.log
 SlurmdLogFile={folder}/log/slurmd.%n.log
 {nodes}
 PartitionName=work Nodes=ALL Default=YES MaxTime=60 DefaultTime=10
+{more}
 """
 
 
@@ -101,13 +102,13 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, nodes: int = 3, cpus: int = 4) -> Iterator[Cluster]:
-    """Start a cluster, and end it with its jobs."""
+def cluster(folder: Path, nodes: int = 3, cpus: int = 4, more: str = "") -> Iterator[Cluster]:
+    """Start a cluster, with more lines of its configuration, and end it with its jobs."""
     assert os.geteuid() == 0, "Slurm's daemons need root"
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
     assert not missing, f"apt-get install slurm-wlm munge: not on PATH: {missing}"
-    _write(folder, nodes, cpus)
+    _write(folder, nodes, cpus, more)
     running = Cluster(folder)
     key, munge = folder / "munge" / "key", folder / "munge"
     key.write_bytes(secrets.token_bytes(128))
@@ -140,7 +141,7 @@ def cluster(folder: Path, nodes: int = 3, cpus: int = 4) -> Iterator[Cluster]:
                 process.wait()
 
 
-def _write(folder: Path, nodes: int, cpus: int) -> None:
+def _write(folder: Path, nodes: int, cpus: int, more: str) -> None:
     for name in ("munge", "state", "log"):
         (folder / name).mkdir(parents=True)
     host = socket.gethostname().partition(".")[0]
@@ -156,7 +157,7 @@ def _write(folder: Path, nodes: int, cpus: int) -> None:
     # MPICH names shared memory by the job's number, and ranks that are killed leave it behind.
     first = 1 + secrets.randbelow(2**25)
     text = CONFIGURATION.format(
-        host=host, folder=folder, ports=ports, nodes="\n".join(lines), first=first
+        host=host, folder=folder, ports=ports, nodes="\n".join(lines), first=first, more=more
     )
     (folder / "slurm.conf").write_text(text)
 

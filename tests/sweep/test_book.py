@@ -151,7 +151,9 @@ def test_status_of_a_sweep(book: Book) -> None:
     assert as_json["counts"] == {
         "done": 1,
         "failed": 1,
+        "blocked": 0,
         "running": 0,
+        "queued": 0,
         "missing": 2,
         "unknown": 1,
     }

@@ -1,0 +1,57 @@
+#!/bin/bash
+#SBATCH --job-name=lenet5-wasp
+#SBATCH --output=/home/user/digits/sweeps/rates/batch/0001/%A.log
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR2@120
+#SBATCH --requeue
+#SBATCH --partition=cpu
+#SBATCH --nodes=1
+#SBATCH --ntasks=3
+#SBATCH --ntasks-per-node=3
+#SBATCH --cpus-per-task=4
+#SBATCH --time=0-04:00:00
+#SBATCH --array=0-23%8
+
+set -eu
+cd /home/user/digits
+
+# A line of `runs` is a run; what it says is kept in its directory.
+sweep=/home/user/digits/sweeps/rates
+runs="$sweep/batch/0001/runs"
+run="$sweep/runs/$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" "$runs")"
+exec >> "$run/output.log" 2>&1
+echo "job ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+
+cpus="${SLURM_CPUS_PER_TASK:-4}"
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cpus}"
+
+if [ -e "$run/config.yaml" ]; then # requeued: go on from the newest checkpoint
+  job=(--resume "$run")
+else
+  job=("$run/job.yaml" --out "$run")
+fi
+
+# MPICH names shared memory by job and step, and ranks that are killed leave it behind: a
+# requeued job takes a step of another number, or it would wait for ever.
+for ((n = 0; n < ${SLURM_RESTART_COUNT:-0}; n++)); do
+  srun --mpi=none --nodes=1 --ntasks=1 true || true
+done
+
+# Slurm warns this shell 120 s before the time limit; the ranks are to know.
+warned='' step=''
+trap 'warned=yes; kill -s USR2 "$step" || true' USR2
+srun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$cpus" \
+  /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" &
+step=$!
+while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
+status=0
+wait "$step" || status=$?
+
+# 2 and 3 are a job that is not valid, and one that diverged: they would do so again.
+if [ -n "$warned" ] && compgen -G "$run/checkpoints/step-*.h5" > /dev/null; then
+  case "$status" in
+    0 | 2 | 3) ;;
+    *) scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" || true ;;
+  esac
+fi
+exit "$status"
