@@ -69,7 +69,7 @@ $(RUN): $(METADATA)
 	@touch $@
 
 $(TEST): $(RUN)
-	$(VENV)/bin/python $(PIP_INSTALL) '.[mpich,plot,images,test,dev]'
+	$(VENV)/bin/python $(PIP_INSTALL) '.[mpich,plot,images,search,test,dev]'
 	@touch $@
 
 $(OPENMPI): $(METADATA)

@@ -52,6 +52,14 @@ def test_requirements_are_the_imports() -> None:
     assert optional <= used
 
 
+def test_jobs_need_what_some_extra_brings() -> None:
+    config = setup_cfg()
+    declared = names(config["options"]["install_requires"])
+    declared |= names("\n".join(config["options.extras_require"].values()))
+    used = set().union(*(imported(path) for path in (ROOT / "jobs").glob("*.py")))
+    assert used <= declared
+
+
 def test_constraints_name_requirements_exactly() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
