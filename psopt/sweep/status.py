@@ -11,6 +11,7 @@ from typing import Any
 from psopt.config import assignment_text, one_line
 from psopt.launch.queue import standings
 from psopt.record import (
+    BatchFiles,
     RunDirectory,
     Standing,
     State,
@@ -52,9 +53,9 @@ def read_status(directory: Path) -> Status:
         paths = [place.run_path(entry.id) for entry in record.runs]
         runs = [*zip(record.runs, paths, standings(paths), strict=True)]
         return Status(record.name, directory, runs, sweep=True)
-    if not (
-        directory / "job.yaml"
-    ).is_file():  # else a sweep has made it, and the run may not be there
+    # A sweep, or a submission, has made it, and the run may not be there.
+    beforehand = (directory / "job.yaml", BatchFiles(directory).submission)
+    if not any(path.is_file() for path in beforehand):
         RunDirectory.open(directory)
     entry = SweepEntry(directory.resolve().name, {})
     (standing,) = standings([directory])
