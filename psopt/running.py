@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 
 from psopt import job
@@ -29,6 +29,7 @@ from psopt.record import (
     RunDirectory,
     Timeline,
     Tree,
+    batch_job,
     environment,
     read_metrics,
     to_json,
@@ -255,11 +256,10 @@ def _note_attempt(start: Prepared, crews: _Crews) -> list[dict[str, Any]]:
     run.summary_path.unlink(missing_ok=True)  # of an earlier attempt
     write_atomic(run.environment_path, to_json(environment(crews.mpi), indent=2) + "\n")
     entry = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "crew": crews.kind, **crews.mpi}
-    entry["run"] = run.identity() or uuid.uuid4().hex
+    entry |= {"run": run.identity() or uuid.uuid4().hex, **batch_job(os.environ)}
     entry["data"] = start.parts.data.train.fingerprint()
     if start.before is not None:
-        changed = changes(start.before, start.config)
-        entry["changed"] = TypeAdapter(Any).dump_python(changed, mode="json")
+        entry["changed"] = to_jsonable_python(changes(start.before, start.config))
     if start.lost is not None:
         entry["lost_ranks"] = start.lost
     with MetricsWriter(run.attempts_path) as attempts:  # it mends a line that a crash has torn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from psopt.record.allowance import TreeError
 from psopt.record.checkpoint import CheckpointError, CheckpointStore, CheckpointWarning
 from psopt.record.directory import BEFOREHAND, EXITS, NotARun, RunDirectory, RunExists
-from psopt.record.environment import environment
+from psopt.record.environment import batch_job, environment
 from psopt.record.export import ExportError, export
 from psopt.record.files import RecordError, read_object, to_json, write_atomic
 from psopt.record.hold import Hold
@@ -53,6 +53,7 @@ __all__ = [
     "Timeline",
     "Tree",
     "TreeError",
+    "batch_job",
     "environment",
     "export",
     "forget_ended",
