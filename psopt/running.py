@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pydantic_core import to_jsonable_python
+from pydantic import TypeAdapter
 from rich.console import Console
 
 from psopt import job
@@ -259,9 +259,9 @@ def _note_attempt(start: Prepared, crews: _Crews) -> list[dict[str, Any]]:
     entry |= {"run": run.identity() or uuid.uuid4().hex, **batch_job(os.environ)}
     entry["data"] = start.parts.data.train.fingerprint()
     if start.before is not None:
-        entry["changed"] = to_jsonable_python(changes(start.before, start.config))
-    if start.lost is not None:
-        entry["lost_ranks"] = start.lost
+        changed = changes(start.before, start.config)
+        entry["changed"] = TypeAdapter(Any).dump_python(changed, mode="json")
+    entry |= {} if start.lost is None else {"lost_ranks": start.lost}
     with MetricsWriter(run.attempts_path) as attempts:  # it mends a line that a crash has torn
         attempts.write(entry)
     return read_metrics(run.attempts_path)

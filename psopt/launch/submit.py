@@ -144,12 +144,30 @@ def job_id(answer: str) -> JobId | None:
     return None
 
 
-def ask(command: Sequence[str], text: str | None = None) -> Answer:
+def number_in(answer: Answer, command: str, remedy: str) -> JobId:
+    """The number in the answer to a submission.
+
+    Raises:
+        NoNumber: there is none.
+    """
+    given = job_id(answer.out) or job_id(answer.err)
+    if given is None:
+        said = (answer.out + answer.err).strip()
+        raise NoNumber(
+            f"{command} has taken the job, but its answer has no number: {said!r}; {remedy}"
+        )
+    return given
+
+
+def ask(
+    command: Sequence[str], text: str | None = None, *, failed: str = "the job was not taken"
+) -> Answer:
     """Run a command of the batch system.
 
     Args:
         command: its words.
         text: its standard input.
+        failed: what it means when it says no.
 
     Raises:
         SubmitError: it cannot be executed.
@@ -173,7 +191,7 @@ def ask(command: Sequence[str], text: str | None = None) -> Answer:
     if done.returncode != 0:
         words = (done.stderr + done.stdout).strip() or "nothing"
         raise Rejected(
-            f"the job was not taken: {command[0]} ended with status {done.returncode} and said:\n{words}"
+            f"{failed}: {command[0]} ended with status {done.returncode} and said:\n{words}"
         )
     return Answer(done.stdout, done.stderr)
 
@@ -215,12 +233,11 @@ def submit(order: Order, out: Path | None) -> tuple[Submission, Path, Answer]:
         if not isinstance(error, RunExists):
             _clear(run, existed=existed)
         raise
-    given = job_id(answer.out) or job_id(answer.err)
-    if given is None:
-        raise NoNumber(
-            f"{words[0]} has taken the job, but its answer has no number: {(answer.out + answer.err).strip()!r}; "
-            f"look for {order.config.name} in {order.site.commands.queue}; its run directory is {run}"
-        )
+    given = number_in(
+        answer,
+        words[0],
+        f"look for {order.config.name} in {order.site.commands.queue}; its run directory is {run}",
+    )
     submission = Submission(
         job=given.job,
         cluster=given.cluster,

@@ -8,7 +8,8 @@ from psopt.record.directory import BEFOREHAND, EXITS, NotARun, RunDirectory, Run
 from psopt.record.environment import batch_job, environment
 from psopt.record.export import ExportError, export
 from psopt.record.files import RecordError, read_object, to_json, write_atomic
-from psopt.record.hold import Hold
+from psopt.record.hold import Hold, holder, is_held
+from psopt.record.logs import Words, logs_of
 from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
 from psopt.record.standing import (
     Ended,
@@ -53,10 +54,14 @@ __all__ = [
     "Timeline",
     "Tree",
     "TreeError",
+    "Words",
     "batch_job",
     "environment",
     "export",
     "forget_ended",
+    "holder",
+    "is_held",
+    "logs_of",
     "read_ended",
     "read_metrics",
     "read_object",
