@@ -220,9 +220,9 @@ def _conduct(coordinator: Coordinator, start: Prepared, crews: _Crews) -> tuple[
         )
     for message in filter(None, (*start.warnings, job.needless(start.config))):
         coordinator.journal.warn(message)
-    before = coordinator.progress.step
+    before = None if start.tree is None else coordinator.progress.step
     status, reason = coordinator.run()
-    if start.before and start.tree is not None and coordinator.progress.step == before:
+    if start.before and coordinator.progress.step == before and status != "stopped":
         start.run.write_config(dump_job(start.before))  # which all steps were made with
         coordinator.journal.note(f"there was nothing left to do: {reason} had been reached")
     return status, reason
