@@ -11,6 +11,7 @@ from psopt.record.files import RecordError, read_object, to_json, write_atomic
 from psopt.record.hold import Hold, holder, is_held
 from psopt.record.logs import Words, logs_of
 from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
+from psopt.record.requeued import hold_again
 from psopt.record.standing import (
     Ended,
     Standing,
@@ -59,6 +60,7 @@ __all__ = [
     "environment",
     "export",
     "forget_ended",
+    "hold_again",
     "holder",
     "is_held",
     "logs_of",

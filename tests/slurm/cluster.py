@@ -15,11 +15,13 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 240.0
+SBIN = "/usr/sbin:/sbin"
+GOING_ON = ("PENDING", "REQUEUED", "CONFIGURING", "RUNNING", "COMPLETING")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel")
 CONFIGURATION = """\
 ClusterName=psopt
@@ -38,6 +40,7 @@ SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 SchedulerParameters=bf_interval=1,sched_interval=1
 ReturnToService=2
+SlurmdTimeout={timeout}
 KillWait=5
 MinJobAge=3600
 FirstJobId={first}
@@ -59,6 +62,26 @@ class Cluster:
     """A Slurm that runs; its commands need `environment`."""
 
     folder: Path
+    daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    """Those of the nodes by their names, and the others by their programs'."""
+
+    def start(self, name: str, *words: str) -> None:
+        """Start a daemon; words are its command, where it is none of a node."""
+        path = f"{os.environ['PATH']}:{SBIN}"
+        quiet = subprocess.DEVNULL
+        self.daemons[name] = subprocess.Popen(
+            words or ["slurmd", "-D", "-N", name],
+            env={**self.environment, "PATH": path},
+            stdin=quiet,
+            stdout=quiet,
+            stderr=quiet,
+            start_new_session=True,
+        )
+
+    def kill(self, node: str) -> None:
+        """Kill the daemon of a node, and nothing else that runs there."""
+        self.daemons[node].kill()
+        self.daemons[node].wait()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -88,7 +111,7 @@ class Cluster:
     def wait(self, job: str, log: Path) -> str:
         """The state in which a job ends."""
         deadline = time.monotonic() + DEADLINE
-        while (state := self.state(job)) in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
+        while (state := self.state(job)) in GOING_ON:
             said = log.read_text() if log.exists() else "no log"
             assert time.monotonic() < deadline, f"job {job} is {state}:\n{said}\n{self.logs()}"
             time.sleep(0.2)
@@ -101,38 +124,34 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, nodes: int = 3, cpus: int = 4) -> Iterator[Cluster]:
-    """Start a cluster, and end it with its jobs."""
+def cluster(folder: Path, nodes: int = 3, cpus: int = 4, timeout: int = 300) -> Iterator[Cluster]:
+    """Start a cluster, and end it with its jobs; a node that does not answer for so long is down."""
     assert os.geteuid() == 0, "Slurm's daemons need root"
-    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    path = f"{os.environ['PATH']}:{SBIN}"
     missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
     assert not missing, f"apt-get install slurm-wlm munge: not on PATH: {missing}"
-    _write(folder, nodes, cpus)
+    _write(folder, nodes, cpus, timeout)
     running = Cluster(folder)
     key, munge = folder / "munge" / "key", folder / "munge"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
     own = {"socket": "socket", "key-file": "key", "pid-file": "pid", "seed-file": "seed"}
     options = [f"--{option}={munge / name}" for option, name in own.items()]
-    daemons = [
-        ["munged", "--foreground", "--force", *options, f"--log-file={folder}/log/munged.log"]
-    ]
-    daemons += [["slurmctld", "-D"], *(["slurmd", "-D", "-N", f"n{n + 1}"] for n in range(nodes))]
-    environment = {**running.environment, "PATH": path}
-    processes: list[subprocess.Popen[bytes]] = []
+    munged = ["munged", "--foreground", "--force", *options, f"--log-file={folder}/log/munged.log"]
     try:
-        for words in daemons:
-            processes.append(_start(words, environment))
-            if words[0] == "munged":
-                until(running, (munge / "socket").exists)
+        running.start("munged", *munged)
+        until(running, (munge / "socket").exists)
+        running.start("slurmctld", "slurmctld", "-D")
+        for number in range(nodes):
+            running.start(f"n{number + 1}")
         until(running, lambda: _idle(running) == nodes)
         yield running
         subprocess.run(["scancel", "--user=root"], env=running.environment, check=False)
         until(running, lambda: not _busy(running))
     finally:
-        for process in reversed(processes):
+        for process in reversed(running.daemons.values()):
             process.terminate()
-        for process in reversed(processes):
+        for process in reversed(running.daemons.values()):
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
@@ -140,7 +159,7 @@ def cluster(folder: Path, nodes: int = 3, cpus: int = 4) -> Iterator[Cluster]:
                 process.wait()
 
 
-def _write(folder: Path, nodes: int, cpus: int) -> None:
+def _write(folder: Path, nodes: int, cpus: int, timeout: int) -> None:
     for name in ("munge", "state", "log"):
         (folder / name).mkdir(parents=True)
     host = socket.gethostname().partition(".")[0]
@@ -156,7 +175,12 @@ def _write(folder: Path, nodes: int, cpus: int) -> None:
     # MPICH names shared memory by the job's number, and ranks that are killed leave it behind.
     first = 1 + secrets.randbelow(2**25)
     text = CONFIGURATION.format(
-        host=host, folder=folder, ports=ports, nodes="\n".join(lines), first=first
+        host=host,
+        folder=folder,
+        ports=ports,
+        nodes="\n".join(lines),
+        first=first,
+        timeout=timeout,
     )
     (folder / "slurm.conf").write_text(text)
 
@@ -167,13 +191,6 @@ def _free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
-
-
-def _start(words: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(
-        words, env=environment, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
-    )
 
 
 def until(running: Cluster, condition: Callable[[], bool]) -> None:
