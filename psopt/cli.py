@@ -19,6 +19,7 @@ from rich.console import Console
 from psopt import __version__
 from psopt.cli_chaos import chaos
 from psopt.cli_data import data_app
+from psopt.cli_life import cancel, logs, resume_batch_job
 from psopt.cli_report import report
 from psopt.cli_submit import submit
 from psopt.cli_sweep import status, sweep
@@ -33,7 +34,7 @@ app = typer.Typer(
     help="Train PyTorch models with parallel optimisation methods, as MPI batch jobs.",
 )
 app.add_typer(data_app, name="data")
-for command in (report, submit, sweep, status, chaos):
+for command in (report, submit, cancel, logs, sweep, status, chaos):
     app.command()(command)
 
 ConfigFile = Annotated[Path, typer.Argument(help="A job's YAML file.")]
@@ -110,6 +111,18 @@ def run(
     except Refused as error:
         _refuse(str(error))
     raise typer.Exit(_simulate(request, stop) if simulate else _launch(request, ranks))
+
+
+@app.command()
+def resume(
+    directory: Annotated[Path, typer.Argument(help="A run directory.")],
+    ranks: Annotated[
+        int | None, typer.Option("-n", min=1, help="MPI ranks; as many as it had if omitted.")
+    ] = None,
+) -> None:
+    """Go on with a run: submit its job anew and print the number, or continue it here as it was started."""
+    if not resume_batch_job(directory, ranks):
+        run(ranks=ranks, resume=directory)
 
 
 @app.command()

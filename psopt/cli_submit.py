@@ -42,8 +42,8 @@ def submit(
 
     Its `batch` section says what it asks for. Script, log and the job as it is now are kept in the run directory.
     """
+    from psopt.launch.asking import SubmitError
     from psopt.launch.script import ScriptError
-    from psopt.launch.submit import SubmitError
     from psopt.record import RunExists
 
     try:
@@ -86,7 +86,7 @@ def _order(path: Path, overrides: list[str], site: str | None, flags: list[str])
 
 def _try(order: Order, out: Path | None, *, dry_run: bool) -> None:
     """Show, or have the batch system judge, what would be submitted."""
-    from psopt.launch.submit import ask
+    from psopt.launch.asking import ask
     from psopt.record import BatchFiles, RunDirectory
 
     run = (out or RunDirectory.fresh(order.config.name)).absolute()

@@ -60,9 +60,9 @@ def sweep(
     with --slurm 0 when all was submitted.
     """
     from psopt.config import ConfigError
+    from psopt.launch.asking import SubmitError
     from psopt.launch.mpirun import is_rank
     from psopt.launch.script import ScriptError
-    from psopt.launch.submit import SubmitError
     from psopt.record import SweepDirectory
     from psopt.sweep.array import batches
     from psopt.sweep.book import Book, Only, SweepError
@@ -164,7 +164,7 @@ def _order(config: JobConfig[Any]) -> Order:
 
 def _submit(arrays: list[Batch], again: list[str]) -> int:
     """Submit them; the exit status."""
-    from psopt.launch.submit import SubmitError
+    from psopt.launch.asking import SubmitError
     from psopt.sweep.array import submit
 
     taken = 0

@@ -20,6 +20,7 @@ from psopt.record import (
     RunDirectory,
     RunExists,
     Tree,
+    hold_again,
     read_metrics,
 )
 from psopt.schemes.base import Scheme
@@ -29,7 +30,6 @@ _PROBLEM = ("model", "data", "loss", "scheme")
 
 _FREE = {"data.path", "data.cache_bytes", "data.test_limit"}
 """Those keys."""
-
 
 _FEW_RANKS, _CROWDED = 16, 4  # so many ranks, or so many a core, are started as they were recorded
 
@@ -117,7 +117,7 @@ class Request:
                 run.check_new()  # nobody else was here before the hold
                 run.check_writable()
                 return Prepared(config, run, parts, hold)
-            hold = self._previous().hold()
+            hold = hold_again(self._previous(), os.environ)
             return self._continued(config, parts, hold)
         except (CheckpointError, RunExists, OSError, ValueError) as error:
             if hold is not None:

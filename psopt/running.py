@@ -29,6 +29,7 @@ from psopt.record import (
     RunDirectory,
     Timeline,
     Tree,
+    batch_job,
     environment,
     read_metrics,
     to_json,
@@ -219,9 +220,9 @@ def _conduct(coordinator: Coordinator, start: Prepared, crews: _Crews) -> tuple[
         )
     for message in filter(None, (*start.warnings, job.needless(start.config))):
         coordinator.journal.warn(message)
-    before = coordinator.progress.step
+    before = None if start.tree is None else coordinator.progress.step
     status, reason = coordinator.run()
-    if start.before and start.tree is not None and coordinator.progress.step == before:
+    if start.before and coordinator.progress.step == before and status != "stopped":
         start.run.write_config(dump_job(start.before))  # which all steps were made with
         coordinator.journal.note(f"there was nothing left to do: {reason} had been reached")
     return status, reason
@@ -255,13 +256,12 @@ def _note_attempt(start: Prepared, crews: _Crews) -> list[dict[str, Any]]:
     run.summary_path.unlink(missing_ok=True)  # of an earlier attempt
     write_atomic(run.environment_path, to_json(environment(crews.mpi), indent=2) + "\n")
     entry = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "crew": crews.kind, **crews.mpi}
-    entry["run"] = run.identity() or uuid.uuid4().hex
+    entry |= {"run": run.identity() or uuid.uuid4().hex, **batch_job(os.environ)}
     entry["data"] = start.parts.data.train.fingerprint()
     if start.before is not None:
         changed = changes(start.before, start.config)
         entry["changed"] = TypeAdapter(Any).dump_python(changed, mode="json")
-    if start.lost is not None:
-        entry["lost_ranks"] = start.lost
+    entry |= {} if start.lost is None else {"lost_ranks": start.lost}
     with MetricsWriter(run.attempts_path) as attempts:  # it mends a line that a crash has torn
         attempts.write(entry)
     return read_metrics(run.attempts_path)

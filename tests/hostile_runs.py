@@ -85,13 +85,13 @@ def _made(**options: Any) -> Callable[[h5py.File], None]:
     return change
 
 
-def record(name: str, content: str, said: str) -> Maker:
+def record(name: str, content: str, said: str, command: str = "report") -> Maker:
     """A run directory in which one file is hostile."""
 
     def make(folder: Path) -> Case:
         run = directory(folder)
         (run / name).write_text(content)
-        return Case(("report", run), rf"run/{name}{said}")
+        return Case((command, run), rf"run/{name}{said}")
 
     return make
 
@@ -156,6 +156,28 @@ def _endless_metrics(folder: Path) -> Case:
     return Case(("report", run), r"metrics\.jsonl:1: the line is longer than")
 
 
+def _submission_pipe(*words: str) -> Maker:
+    def make(folder: Path) -> Case:
+        os.mkfifo(directory(folder) / "batch.json")
+        return Case((*words, folder / "run"), r"run/batch\.json: cannot be read: is a pipe")
+
+    return make
+
+
+def _led_log(folder: Path) -> Case:
+    (directory(folder) / "batch").mkdir()
+    (folder / "secret").write_text(SECRET)
+    (folder / "run" / "batch" / "7.log").symlink_to(folder / "secret")
+    return Case(("logs", folder / "run"), r"batch/7\.log: cannot be read: is a symbolic link")
+
+
+def _led_logs(folder: Path) -> Case:
+    (folder / "secrets").mkdir()
+    (folder / "secrets" / "7.log").write_text(SECRET)
+    (directory(folder) / "batch").symlink_to(folder / "secrets")
+    return Case(("logs", folder / "run"), "run/batch: is a symbolic link")
+
+
 def _aliases(folder: Path) -> Case:
     run = directory(folder)
     made = job(b"", "")(folder)
@@ -211,6 +233,12 @@ RUNS: dict[str, Maker] = {
     "many ranks": _many_ranks,
     "metrics pipe": _metrics_pipe,
     "metrics without end": _endless_metrics,
+    "submission pipe resumed": _submission_pipe("resume"),
+    "submission pipe cancelled": _submission_pipe("cancel"),
+    "submission of numbers": record("batch.json", '{"job": 7}', ": is no record", "cancel"),
+    "linked log of a job": _led_log,
+    "linked logs of jobs": _led_logs,
+    "linked log shown": led("log.txt", "logs"),
     "linked summary": led("summary.json", "report"),
     "linked metrics": led("metrics.jsonl", "report"),
     "linked log": led("log.txt", "run", "--simulate", "--resume"),

@@ -148,6 +148,19 @@ def test_simulated_run(tmp_path: Path) -> None:
     assert "holds a run already" in refused("run", path, "--simulate", "--out", out)
 
 
+def test_an_attempt_knows_its_batch_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, out = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert call("run", path, "--simulate", "--out", out)[0] == 0
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert call("run", "--resume", out, "--set", "train.epochs=3")[0] == 0
+    first, second = read_metrics(out / "attempts.jsonl")
+    assert (first["batch_job"], first["batch_restarts"]) == ("12", 1)
+    assert "batch_job" not in second
+    assert second["changed"] == {"train.epochs": [2, 3]}
+
+
 def test_run_directory_has_a_name_when_none_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import h5py
 import pytest
 
-from psopt.record import read_metrics
+from psopt import job
+from psopt.record import EXITS, read_metrics
+from psopt.request import Request
+from psopt.running import simulate
+from psopt.stopping import StopRequest
 from tests.commands import call, no_rank, refused
 from tests.training import job_file, psopt, tiny
 
@@ -68,6 +73,20 @@ def test_a_resume_with_nothing_left_says_so(tmp_path: Path) -> None:
     assert "there was nothing left to do: steps had been reached" in text
     outcomes = [x for x in (run / "log.txt").read_text().splitlines() if x.startswith("completed")]
     assert [x.partition(": ")[0] for x in outcomes] == ["completed (steps)"] * 2
+
+
+def test_a_resume_that_is_stopped_before_its_first_step(tmp_path: Path) -> None:
+    """There is something left to do, and it will be done as this resume was told."""
+    path, run = job_file(tmp_path, tiny(tmp_path)), tmp_path / "run"
+    assert call("run", path, "--simulate", "--out", run, "--set", "stop.steps=3")[0] == 0
+    stop = StopRequest()
+    stop.received = signal.SIGUSR2
+    request = Request(None, run, None, ("stop.steps=4",))
+    assert simulate(request.prepare(None), stop) == EXITS["stopped"]
+    log = (run / "log.txt").read_text()
+    assert "nothing left to do" not in log
+    assert log.splitlines()[-1].startswith("stopped (SIGUSR2): 3 steps")
+    assert job.load(run / "config.yaml").stop.steps == 4
 
 
 def test_resume_past_a_truncated_checkpoint(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "psopt"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("cli_chaos", "cli_data", "cli_report", "cli_submit", "cli_sweep"),
+    ("cli_chaos", "cli_data", "cli_life", "cli_report", "cli_submit", "cli_sweep"),
     ("bench", "chaos", "study", "sweep"),
     ("running",),
     ("request",),

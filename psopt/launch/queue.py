@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from psopt.launch.submit import outside
+from psopt.launch.asking import outside
 from psopt.record import (
     Commands,
     NotARun,
@@ -22,7 +22,6 @@ from psopt.record import (
     State,
     Submission,
     last_words,
-    log_of,
     standing_of,
     with_queue,
 )
@@ -90,14 +89,26 @@ def standings(paths: Sequence[Path]) -> list[Standing]:
 
 def look(submissions: Sequence[Submission]) -> list[Seen]:
     """What batch systems say of these jobs, in order; those that nobody knows are FORGOTTEN."""
+    return _told(submissions, (_in_queue, _in_accounts, _in_memory))
+
+
+def going(submissions: Sequence[Submission]) -> list[Seen]:
+    """What queues say of these jobs, in order: those that neither wait nor run are FORGOTTEN."""
+    return _told(submissions, (_in_queue,))
+
+
+_Knows = Callable[[Commands, list[str], list[str]], Iterator[Seen]]
+"""Tells of jobs, given the commands, options that name a cluster, and their numbers; of others, too."""
+
+
+def _told(submissions: Sequence[Submission], those: Sequence[_Knows]) -> list[Seen]:
     known: dict[tuple[Commands, str | None], dict[str, Seen]] = {}
     for submission in submissions:
-        known.setdefault((submission.commands, submission.cluster), {})[submission.job] = Seen(
-            submission.job, Phase.FORGOTTEN, "the batch system does not know it"
-        )
+        unknown = Seen(submission.job, Phase.FORGOTTEN, "the batch system does not know it")
+        known.setdefault((submission.commands, submission.cluster), {})[submission.job] = unknown
     for (commands, cluster), jobs in known.items():
         options = [f"--clusters={cluster}"] if cluster else []
-        for knows in (_in_queue, _in_accounts, _in_memory):
+        for knows in those:
             rest = [job for job, seen in jobs.items() if seen.phase is Phase.FORGOTTEN]
             if rest:
                 told = knows(commands, options, rest)
@@ -107,15 +118,19 @@ def look(submissions: Sequence[Submission]) -> list[Seen]:
 
 def most_tasks(commands: Commands) -> int:
     """How many tasks an array of jobs may have, by the controller; Slurm's default where it is silent."""
-    shown = _answer([commands.control, "show", "config"])
+    shown = _answer([commands.control, "show", "config"]) or ""
     found = re.search(r"^MaxArraySize\s*=\s*(\d+)", shown, re.MULTILINE)
     return max(1, int(found[1])) if found else 1001
 
 
-def _in_queue(commands: Commands, options: list[str], _jobs: list[str]) -> Iterator[Seen]:
+def _in_queue(commands: Commands, options: list[str], jobs: list[str]) -> Iterator[Seen]:
     """The user's jobs that wait or run; arrays task by task."""
     words = ["--noheader", "--array", f"--user={os.getuid()}", "--format=%i|%T|%r"]
-    for line in _answer([commands.queue, *options, *words]).splitlines():
+    said = _answer([commands.queue, *options, *words])
+    if said is None:
+        for job in jobs:
+            yield Seen(job, Phase.FORGOTTEN, f"{commands.queue} gives no answer")
+    for line in (said or "").splitlines():
         job, _, rest = line.strip().partition("|")
         state, _, reason = rest.partition("|")
         if state:
@@ -127,7 +142,8 @@ def _in_accounts(commands: Commands, options: list[str], jobs: list[str]) -> Ite
     words = ["--noheader", "--parsable2", "--allocations", "--format=JobID,State,ExitCode"]
     for start in range(0, len(jobs), _MOST_JOBS):
         asked = f"--jobs={','.join(jobs[start : start + _MOST_JOBS])}"
-        for line in _answer([commands.account, *options, *words, asked]).splitlines():
+        said = _answer([commands.account, *options, *words, asked])
+        for line in (said or "").splitlines():
             fields = line.strip().split("|")
             if len(fields) == 3:
                 yield _seen(fields[0], fields[1], "", fields[2])
@@ -137,7 +153,7 @@ def _in_memory(commands: Commands, options: list[str], jobs: list[str]) -> Itera
     """Jobs that have ended a while ago; an array's tasks together."""
     for job in dict.fromkeys(job.partition("_")[0] for job in jobs):
         said = _answer([commands.control, *options, "show", "job", "--oneliner", job])
-        for line in said.splitlines():
+        for line in (said or "").splitlines():
             shown = dict(_FIELD.findall(line))
             number = shown.get("JobId", "")
             if "ArrayTaskId" in shown:
@@ -181,12 +197,12 @@ def _explained(seen: Seen, standing: Standing, path: Path) -> Seen:
     """With the last that the job has said, where that is all that is known of its end."""
     if seen.phase is not Phase.ENDED or standing.summary:
         return seen
-    words = last_words(log_of(path))
+    words = last_words(path)
     return Seen(seen.job, seen.phase, f"{seen.reason}: {words}") if words else seen
 
 
-def _answer(command: Sequence[str]) -> str:
-    """What a command prints; nothing of one that is not there, or does not know."""
+def _answer(command: Sequence[str]) -> str | None:
+    """What a command prints; None of one that is not there, or fails."""
     try:
         done = subprocess.run(
             command,
@@ -199,5 +215,5 @@ def _answer(command: Sequence[str]) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
+        return None
+    return done.stdout if done.returncode == 0 else None

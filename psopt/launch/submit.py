@@ -7,11 +7,8 @@ take leaves nothing behind.
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import shutil
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,58 +16,13 @@ from typing import Any
 
 from psopt.config import JobConfig, dump_job
 from psopt.config.batch_text import SCRIPTS_OPTIONS, option_name
+from psopt.launch.asking import Answer, NoNumber, SubmitError, ask, number_in
 from psopt.launch.flavour import MpirunError, detect_flavour, find_mpirun
 from psopt.launch.script import Start, script
 from psopt.launch.site import Site, find_site, sites
 from psopt.record import BatchFiles, RunDirectory, RunExists, Submission, write_atomic
 
-_PARSABLE = re.compile(r"(\d+)(?:;(\S+))?")
-_SENTENCE = re.compile(r"Submitted batch job (\d+)(?: on cluster (\S+))?")
-_KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_DEBUG_FLAGS")
 _MODE = 0o755
-
-
-class SubmitError(RuntimeError):
-    """A job cannot be submitted; the text says what and the remedy.
-
-    Attributes:
-        status: exit status of `psopt submit`.
-    """
-
-    status = 2
-
-
-class Rejected(SubmitError):  # noqa: N818 - reads as what happened
-    """The batch system did not take a job; the text is what it said."""
-
-    status = 1
-
-
-class NoNumber(SubmitError):  # noqa: N818 - reads as what happened
-    """The batch system has taken a job, and nobody knows under which number."""
-
-    status = 1
-
-
-@dataclass(frozen=True, slots=True)
-class JobId:
-    """A job's number, and the cluster that it is on when there are several."""
-
-    job: str
-    cluster: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the batch system said to a submission.
-
-    Attributes:
-        out: its standard output.
-        err: its standard error: warnings.
-    """
-
-    out: str
-    err: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,61 +105,6 @@ def check_flags(flags: Sequence[str]) -> None:
         takes_value = is_option and "=" not in flag
 
 
-def job_id(answer: str) -> JobId | None:
-    """The number in what a batch system prints: `123`, `123;cluster`, or a sentence; None without one."""
-    for line in reversed(answer.splitlines()):
-        match = _PARSABLE.fullmatch(line.strip()) or _SENTENCE.search(line)
-        if match:
-            return JobId(match[1], match[2])
-    return None
-
-
-def ask(command: Sequence[str], text: str | None = None) -> Answer:
-    """Run a command of the batch system.
-
-    Args:
-        command: its words.
-        text: its standard input.
-
-    Raises:
-        SubmitError: it cannot be executed.
-        Rejected: it says no.
-    """
-    try:
-        done = subprocess.run(
-            command,
-            input=text or "",
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=outside(os.environ),
-            check=False,
-        )
-    except OSError as error:
-        raise SubmitError(
-            f"cannot execute {command[0]}: {error.strerror}; go to a login node, load the cluster's Slurm "
-            "module, or name another command in batch.commands"
-        ) from error
-    if done.returncode != 0:
-        words = (done.stderr + done.stdout).strip() or "nothing"
-        raise Rejected(
-            f"the job was not taken: {command[0]} ended with status {done.returncode} and said:\n{words}"
-        )
-    return Answer(done.stdout, done.stderr)
-
-
-def outside(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what Slurm has said of the job that this process may be part of.
-
-    A job that is submitted from within another one would take its numbers for its own.
-    """
-    return {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith("SLURM_") or name in _KEPT
-    }
-
-
 def submit(order: Order, out: Path | None) -> tuple[Submission, Path, Answer]:
     """Make the run directory and submit the job.
 
@@ -252,12 +149,8 @@ def give(order: Order, script: Path, *options: str) -> tuple[Submission, Answer]
     """
     words = order.command(*options, str(script))
     answer = ask(words)
-    given = job_id(answer.out) or job_id(answer.err)
-    if given is None:
-        raise NoNumber(
-            f"{words[0]} has taken the job, but its answer has no number: {(answer.out + answer.err).strip()!r}; "
-            f"look for {order.config.name} in {order.site.commands.queue}; its script is {script}"
-        )
+    remedy = f"look for {order.config.name} in {order.site.commands.queue}; its script is {script}"
+    given = number_in(answer, words[0], remedy)
     submission = Submission(
         job=given.job,
         cluster=given.cluster,

@@ -5,21 +5,20 @@ from __future__ import annotations
 from psopt.record.allowance import TreeError
 from psopt.record.checkpoint import CheckpointError, CheckpointStore, CheckpointWarning
 from psopt.record.directory import BEFOREHAND, EXITS, NotARun, RunDirectory, RunExists
-from psopt.record.environment import environment
+from psopt.record.environment import batch_job, environment
 from psopt.record.export import ExportError, export
 from psopt.record.files import RecordError, read_object, to_json, write_atomic
-from psopt.record.hold import Hold
+from psopt.record.hold import Hold, holder, is_held
+from psopt.record.logs import OUTPUT, Words, last_words, log_of, logs_of
 from psopt.record.metrics import MetricsError, MetricsWriter, read_metrics
+from psopt.record.requeued import hold_again
 from psopt.record.standing import (
-    OUTPUT,
     Ended,
     Phase,
     Seen,
     Standing,
     State,
     forget_ended,
-    last_words,
-    log_of,
     read_ended,
     standing_of,
     with_queue,
@@ -62,11 +61,17 @@ __all__ = [
     "Timeline",
     "Tree",
     "TreeError",
+    "Words",
+    "batch_job",
     "environment",
     "export",
     "forget_ended",
+    "hold_again",
+    "holder",
+    "is_held",
     "last_words",
     "log_of",
+    "logs_of",
     "read_ended",
     "read_metrics",
     "read_object",

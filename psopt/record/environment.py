@@ -46,6 +46,24 @@ def environment(mpi: Mapping[str, Any] | None = None) -> dict[str, Any]:
     }
 
 
+def batch_job(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Which job of Slurm's this process is part of, as a run's attempts have it; empty without one.
+
+    Returns:
+        `batch_job`, its number, that of a task of an array as JOB_TASK; and `batch_restarts`, how often it had
+        been requeued by then.
+    """
+    job = environ.get("SLURM_JOB_ID")
+    if job is None:
+        return {}
+    array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
+    restarts = environ.get("SLURM_RESTART_COUNT", "")
+    return {
+        "batch_job": job if array is None or task is None else f"{array}_{task}",
+        "batch_restarts": int(restarts) if restarts.isdecimal() else 0,
+    }
+
+
 def _variables() -> dict[str, str]:
     """The variables that steer a run, without those that hold a secret (SLURM_JWT is one)."""
     return {

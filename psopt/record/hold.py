@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 from pathlib import Path
 
+_LOCKS = Path("/proc/locks")
+_LOCK = re.compile(r"\d+: FLOCK +ADVISORY +WRITE (\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ")
 _TRIES, _PAUSE = 5, 0.02  # seconds: whoever only looks holds it for a moment
 
 
@@ -60,4 +63,28 @@ def is_held(path: Path) -> bool | None:
     finally:
         with contextlib.suppress(OSError):
             look.release()
+    return False
+
+
+def holder(path: Path) -> int | None:
+    """The process on this host that holds a directory; None where there is none that can be seen (Linux).
+
+    The kernel lists who holds which inode, and a process's open files say on which file system it is.
+    """
+    wanted = path.stat()
+    try:
+        lines = _LOCKS.read_text().splitlines()
+    except OSError:
+        return None
+    held = [match for line in lines if (match := _LOCK.match(line))]
+    holders = (int(match[1]) for match in held if int(match[2]) == wanted.st_ino)
+    return next((pid for pid in holders if _has_open(pid, wanted)), None)
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if os.path.samestat(descriptor.stat(), wanted):
+                    return True
     return False

@@ -13,14 +13,8 @@ from typing import Any
 from psopt.record.directory import NotARun, RunDirectory
 from psopt.record.files import read_object, to_json, write_atomic
 from psopt.record.hold import is_held
-from psopt.record.submission import BatchFiles
-
-OUTPUT = "output.log"
-"""In a run's directory: what its launcher keeps of the run's output."""
 
 _STOPPED = "stopped"
-_TAIL = 1 << 14  # bytes of a log in which its last words are found
-_MOST_REASON = 300  # characters
 
 
 class State(StrEnum):
@@ -166,25 +160,6 @@ def read_ended(path: Path) -> Ended | None:
     if not isinstance(status, int) or not isinstance(reason, str):
         return None
     return Ended(status, reason, entry.get("stopped") is True, str(entry.get("time", "")))
-
-
-def log_of(path: Path) -> Path:
-    """Where a run's words are: what its launcher or its batch job kept, the newest; else its own log."""
-    kept = [path / OUTPUT, *BatchFiles(path).directory.glob("*.log")]
-    there = [log for log in kept if log.is_file()]
-    return max(there, key=lambda log: log.stat().st_mtime_ns, default=RunDirectory(path).log_path)
-
-
-def last_words(log: Path) -> str:
-    """The last line of a log that says something of what went wrong."""
-    try:
-        with log.open("rb") as words:
-            words.seek(max(0, log.stat().st_size - _TAIL))
-            lines = [line.strip() for line in words.read().decode(errors="replace").splitlines()]
-    except OSError:
-        return ""
-    said = [line for line in lines if line and not line.startswith("run directory: ")]
-    return said[-1][:_MOST_REASON] if said else ""
 
 
 def _with_summary(run: RunDirectory, summary: dict[str, Any], ended: Ended | None) -> Standing:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from psopt.config import JobConfig, SweepConfig
+from psopt.launch.asking import NoNumber, SubmitError
 from psopt.launch.placement import check_batch
 from psopt.launch.queue import most_tasks
 from psopt.launch.script import Array, Start, array_script
-from psopt.launch.submit import NoNumber, Order, SubmitError, give
+from psopt.launch.submit import Order, give
 from psopt.record import Submission, SweepDirectory, forget_ended, write_atomic
 from psopt.sweep.book import SweepError, Todo
 

@@ -119,7 +119,7 @@ class Local:
         code, path = child.process.returncode, child.todo.path
         status = 128 - code if code < 0 else code
         stopped = bool(self.signals) and status != 0
-        write_ended(path, Ended(status, last_words(path / OUTPUT) if status else "", stopped))
+        write_ended(path, Ended(status, last_words(path) if status else "", stopped))
         self.tell(child.todo, standing_of(path), time.monotonic() - child.began)
 
     def _threads(self) -> dict[str, str]:

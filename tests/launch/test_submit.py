@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from psopt.config import CommandsConfig
+from psopt.launch.asking import JobId, SubmitError, job_id, outside
 from psopt.launch.flavour import Flavour
 from psopt.launch.placement import check_batch, place
 from psopt.launch.site import find_site, sites
-from psopt.launch.submit import JobId, SubmitError, check_flags, job_id, outside
+from psopt.launch.submit import check_flags
 from tests.launch.goldens import prepared
 
 

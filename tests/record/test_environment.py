@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from psopt.record import environment, to_json
+from psopt.record import batch_job, environment, to_json
 
 
 def test_names_versions_and_machine() -> None:
@@ -27,6 +27,24 @@ def test_keeps_variables_but_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     assert variables["SLURM_JOB_ID"] == "12"
     assert variables["OMP_NUM_THREADS"] == "1"
     assert not {"SLURM_JWT", "PSOPT_API_KEY", "SOMETHING_ELSE"} & set(variables)
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({}, {}),
+        ({"RESTART_COUNT": "3"}, {}),
+        ({"JOB_ID": "12"}, {"batch_job": "12", "batch_restarts": 0}),
+        ({"JOB_ID": "12", "RESTART_COUNT": "3"}, {"batch_job": "12", "batch_restarts": 3}),
+        ({"JOB_ID": "12", "RESTART_COUNT": "x"}, {"batch_job": "12", "batch_restarts": 0}),
+        (
+            {"JOB_ID": "14", "ARRAY_JOB_ID": "12", "ARRAY_TASK_ID": "7"},
+            {"batch_job": "12_7", "batch_restarts": 0},
+        ),
+    ],
+)
+def test_batch_job(variables: dict[str, str], found: dict[str, object]) -> None:
+    assert batch_job({f"SLURM_{name}": value for name, value in variables.items()}) == found
 
 
 def git(*arguments: str) -> str:

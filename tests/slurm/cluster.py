@@ -15,11 +15,13 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 240.0
+SBIN = "/usr/sbin:/sbin"
+GOING_ON = ("PENDING", "REQUEUED", "CONFIGURING", "RUNNING", "COMPLETING")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel")
 CONFIGURATION = """\
 ClusterName=psopt
@@ -38,6 +40,8 @@ SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 SchedulerParameters=bf_interval=1,sched_interval=1
 ReturnToService=2
+SlurmdTimeout=5
+MaxArraySize=11
 KillWait=5
 MinJobAge=3600
 FirstJobId={first}
@@ -51,7 +55,6 @@ SlurmctldLogFile={folder}/log/slurmctld.log
 SlurmdLogFile={folder}/log/slurmd.%n.log
 {nodes}
 PartitionName=work Nodes=ALL Default=YES MaxTime=60 DefaultTime=10
-{more}
 """
 
 
@@ -60,6 +63,26 @@ class Cluster:
     """A Slurm that runs; its commands need `environment`."""
 
     folder: Path
+    daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    """Those of the nodes by their names, and the others by their programs'."""
+
+    def start(self, name: str, *words: str) -> None:
+        """Start a daemon; words are its command, where it is none of a node."""
+        path = f"{os.environ['PATH']}:{SBIN}"
+        quiet = subprocess.DEVNULL
+        self.daemons[name] = subprocess.Popen(
+            words or ["slurmd", "-D", "-N", name],
+            env={**self.environment, "PATH": path},
+            stdin=quiet,
+            stdout=quiet,
+            stderr=quiet,
+            start_new_session=True,
+        )
+
+    def kill(self, node: str) -> None:
+        """Kill the daemon of a node, and nothing else that runs there."""
+        self.daemons[node].kill()
+        self.daemons[node].wait()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -89,7 +112,7 @@ class Cluster:
     def wait(self, job: str, log: Path) -> str:
         """The state in which a job ends."""
         deadline = time.monotonic() + DEADLINE
-        while (state := self.state(job)) in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
+        while (state := self.state(job)) in GOING_ON:
             said = log.read_text() if log.exists() else "no log"
             assert time.monotonic() < deadline, f"job {job} is {state}:\n{said}\n{self.logs()}"
             time.sleep(0.2)
@@ -102,38 +125,34 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, nodes: int = 3, cpus: int = 4, more: str = "") -> Iterator[Cluster]:
-    """Start a cluster, with more lines of its configuration, and end it with its jobs."""
+def cluster(folder: Path, nodes: int = 4, cpus: int = 4) -> Iterator[Cluster]:
+    """Start a cluster, and end it with its jobs; a node that gives no answer for 5 s is down."""
     assert os.geteuid() == 0, "Slurm's daemons need root"
-    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    path = f"{os.environ['PATH']}:{SBIN}"
     missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
     assert not missing, f"apt-get install slurm-wlm munge: not on PATH: {missing}"
-    _write(folder, nodes, cpus, more)
+    _write(folder, nodes, cpus)
     running = Cluster(folder)
     key, munge = folder / "munge" / "key", folder / "munge"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
     own = {"socket": "socket", "key-file": "key", "pid-file": "pid", "seed-file": "seed"}
     options = [f"--{option}={munge / name}" for option, name in own.items()]
-    daemons = [
-        ["munged", "--foreground", "--force", *options, f"--log-file={folder}/log/munged.log"]
-    ]
-    daemons += [["slurmctld", "-D"], *(["slurmd", "-D", "-N", f"n{n + 1}"] for n in range(nodes))]
-    environment = {**running.environment, "PATH": path}
-    processes: list[subprocess.Popen[bytes]] = []
+    munged = ["munged", "--foreground", "--force", *options, f"--log-file={folder}/log/munged.log"]
     try:
-        for words in daemons:
-            processes.append(_start(words, environment))
-            if words[0] == "munged":
-                until(running, (munge / "socket").exists)
+        running.start("munged", *munged)
+        until(running, (munge / "socket").exists)
+        running.start("slurmctld", "slurmctld", "-D")
+        for number in range(nodes):
+            running.start(f"n{number + 1}")
         until(running, lambda: _idle(running) == nodes)
         yield running
         subprocess.run(["scancel", "--user=root"], env=running.environment, check=False)
         until(running, lambda: not _busy(running))
     finally:
-        for process in reversed(processes):
+        for process in reversed(running.daemons.values()):
             process.terminate()
-        for process in reversed(processes):
+        for process in reversed(running.daemons.values()):
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
@@ -141,7 +160,7 @@ def cluster(folder: Path, nodes: int = 3, cpus: int = 4, more: str = "") -> Iter
                 process.wait()
 
 
-def _write(folder: Path, nodes: int, cpus: int, more: str) -> None:
+def _write(folder: Path, nodes: int, cpus: int) -> None:
     for name in ("munge", "state", "log"):
         (folder / name).mkdir(parents=True)
     host = socket.gethostname().partition(".")[0]
@@ -157,7 +176,7 @@ def _write(folder: Path, nodes: int, cpus: int, more: str) -> None:
     # MPICH names shared memory by the job's number, and ranks that are killed leave it behind.
     first = 1 + secrets.randbelow(2**25)
     text = CONFIGURATION.format(
-        host=host, folder=folder, ports=ports, nodes="\n".join(lines), first=first, more=more
+        host=host, folder=folder, ports=ports, nodes="\n".join(lines), first=first
     )
     (folder / "slurm.conf").write_text(text)
 
@@ -168,13 +187,6 @@ def _free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
-
-
-def _start(words: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(
-        words, env=environment, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
-    )
 
 
 def until(running: Cluster, condition: Callable[[], bool]) -> None:

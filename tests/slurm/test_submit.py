@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from psopt.record import BatchFiles, RunDirectory, Submission, read_metrics
-from tests.slurm.cluster import Cluster, cluster, until
+from tests.slurm.cluster import Cluster, until
 
 pytestmark = pytest.mark.slurm
 ROOT = Path(__file__).parents[2]
 TINY = ("train.epochs=1", "train.batch_size=50", "data.train_limit=400", "data.test_limit=50")
-
-
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("slurm")) as running:
-        yield running
 
 
 def submit(slurm: Cluster, run: Path, overrides: tuple[str, ...], *flags: str) -> str:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,12 @@ from typing import Any
 import pytest
 
 from psopt.record import Submission
-from tests.slurm.cluster import ROOT, Cluster, cluster, until
+from tests.slurm.cluster import ROOT, Cluster, until
 from tests.sweep.making import sweep_file
 
 pytestmark = pytest.mark.slurm
 GRID = "grid: {scheme: [{name: bsp}, {name: asp}, {name: wasp}], optimizer.lr: [0.003, 0.01]}\nseeds: 4\n"
 SLOW = {"train": {"epochs": 150, "batch_size": 4}, "batch": {"time": "5m"}}
-
-
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("slurm"), more="MaxArraySize=11") as running:
-        yield running
 
 
 def psopt(slurm: Cluster, *words: object) -> subprocess.CompletedProcess[str]:

@@ -7,14 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from psopt.record import BatchFiles, RunDirectory, Submission
-from tests.slurm.cluster import ROOT, Cluster, cluster, until
+from tests.slurm.cluster import ROOT, Cluster, until
 
 pytestmark = pytest.mark.slurm
 NAMES = {
@@ -48,20 +47,19 @@ class YhCluster:
 
 
 @pytest.fixture(scope="module")
-def yh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YhCluster]:
+def yh(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> YhCluster:
     folder = tmp_path_factory.mktemp("bin")
-    with cluster(tmp_path_factory.mktemp("slurm")) as running:
-        for name, real in NAMES.items():
-            path = shutil.which(real)
-            assert path is not None
-            (folder / name).write_text(f'#!/bin/sh\nexec {path} "$@"\n')
-            (folder / name).chmod(0o755)
-        for place in ("/usr/bin", "/bin", str(Path(sys.executable).parent)):
-            for path in map(Path, (entry.path for entry in os.scandir(place))):
-                known = path.name in {*NAMES.values(), "sinfo", "salloc"}
-                if not known and not (folder / path.name).exists():
-                    (folder / path.name).symlink_to(path)
-        yield YhCluster(running, folder)
+    for name, real in NAMES.items():
+        path = shutil.which(real)
+        assert path is not None
+        (folder / name).write_text(f'#!/bin/sh\nexec {path} "$@"\n')
+        (folder / name).chmod(0o755)
+    for place in ("/usr/bin", "/bin", str(Path(sys.executable).parent)):
+        for path in map(Path, (entry.path for entry in os.scandir(place))):
+            known = path.name in {*NAMES.values(), "sinfo", "salloc"}
+            if not known and not (folder / path.name).exists():
+                (folder / path.name).symlink_to(path)
+    return YhCluster(slurm, folder)
 
 
 def test_a_job_to_its_end(yh: YhCluster, tmp_path: Path) -> None:

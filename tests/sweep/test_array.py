@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from psopt.launch.submit import Order, Rejected, site_of
+from psopt.launch.asking import Rejected
+from psopt.launch.submit import Order, site_of
 from psopt.record import Commands, Submission, SweepDirectory
 from psopt.sweep.array import Batch, batches, submit
 from psopt.sweep.book import Book, Only, SweepError
