@@ -117,6 +117,9 @@ class BatchConfig(Section):
                 f"the warning must come later than the start: the job has {self.time:g} s only"
             )
             problems.append(Problem(("signal_seconds",), message))
+        if self.requeue and self.signal == "TERM":
+            message = "a job that is cancelled gets TERM too, and would come back: use USR2, or 'requeue: false'"
+            problems.append(Problem(("signal",), message))
         if self.coordinator_partition is not None and not self.heterogeneous:
             message = "it has one with 'heterogeneous: true' only"
             problems.append(Problem(("coordinator_partition",), message))

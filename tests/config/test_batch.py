@@ -148,6 +148,12 @@ def test_all_faults_are_reported_at_once(bench: Bench) -> None:
     assert [error.partition(" ")[0] for error in errors] == ["6:14:", "7:12:", "8:11:", "9:3:"]
 
 
+def test_a_warning_that_a_cancelled_job_gets_too(bench: Bench) -> None:
+    error = bench.error(MINIMAL + "batch: {signal: TERM}\n")
+    assert "5:17: batch.signal: a job that is cancelled gets TERM too" in error
+    assert not bench.load(MINIMAL + "batch: {signal: TERM, requeue: false}\n").batch.requeue
+
+
 def test_warning_before_the_start(bench: Bench) -> None:
     error = bench.error(MINIMAL + "batch: {time: 60, signal_seconds: 60}\n")
     assert error == (

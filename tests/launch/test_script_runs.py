@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -274,4 +275,5 @@ def test_hostile_paths_are_nothing_but_paths(node: Node, name: str) -> None:
 
 def test_signals_of_the_job_are_known_to_bash(node: Node) -> None:
     for name in ("USR1", "USR2", "TERM", "INT", "HUP"):
-        assert node.finish(node.write(f"batch.signal={name}")) == (0, "")
+        path = node.write(f"batch.signal={name}", f"batch.requeue={json.dumps(name != 'TERM')}")
+        assert node.finish(path) == (0, "")

@@ -61,8 +61,10 @@ def jobs(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     lost = found["node"]
     node = slurm.call("squeue", "--noheader", "--jobs", lost.number, "--format=%B").strip()
     slurm.kill(node)
-    until(slurm, lambda: queue.is_over() or WAITS in lost.log())
-    slurm.start(node)
+    try:
+        until(slurm, lambda: queue.is_over() or WAITS in lost.log())
+    finally:
+        slurm.start(node)  # which ends what is left there
     until(slurm, queue.is_over)
     return found
 
