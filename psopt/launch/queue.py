@@ -2,6 +2,9 @@
 
 The queue is asked once for all of a user's jobs. Of those that are not in it the accounting is asked, and
 where there is none the controller, which remembers jobs for some minutes after their end.
+
+A run's `batch.json`, which may be somebody else's, says what to ask. It cannot name any program: a command is
+one of a site that psopt knows, found on PATH, or one of the system that has such a name.
 """
 
 from __future__ import annotations
@@ -10,9 +13,11 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 from psopt.launch.asking import outside
+from psopt.launch.site import sites
 from psopt.record import (
     Commands,
     NotARun,
@@ -107,6 +112,10 @@ def _told(submissions: Sequence[Submission], those: Sequence[_Knows]) -> list[Se
         unknown = Seen(submission.job, Phase.FORGOTTEN, "the batch system does not know it")
         known.setdefault((submission.commands, submission.cluster), {})[submission.job] = unknown
     for (commands, cluster), jobs in known.items():
+        if strange := _strange(commands):
+            why = f"{strange!r} in its batch.json is no command of a batch system, and is not run"
+            jobs.update({job: Seen(job, Phase.FORGOTTEN, why) for job in jobs})
+            continue
         options = [f"--clusters={cluster}"] if cluster else []
         for knows in those:
             rest = [job for job, seen in jobs.items() if seen.phase is Phase.FORGOTTEN]
@@ -121,6 +130,24 @@ def most_tasks(commands: Commands) -> int:
     shown = _answer([commands.control, "show", "config"]) or ""
     found = re.search(r"^MaxArraySize\s*=\s*(\d+)", shown, re.MULTILINE)
     return max(1, int(found[1])) if found else 1001
+
+
+def _strange(commands: Commands) -> str:
+    """A command that is not to be run on the word of a file: neither a site's, nor the system's of that name."""
+    known = {name for site in sites().values() for name in astuple(site.commands)}
+    for command in (commands.queue, commands.account, commands.control):
+        path = Path(command)
+        if path.name not in known or (path.name != command and not _is_of_the_system(path)):
+            return command
+    return ""
+
+
+def _is_of_the_system(path: Path) -> bool:
+    try:
+        found = path.stat()
+    except OSError:
+        return True  # there is nothing to be run
+    return path.is_absolute() and found.st_uid == 0 and not found.st_mode & 0o022
 
 
 def _in_queue(commands: Commands, options: list[str], jobs: list[str]) -> Iterator[Seen]:

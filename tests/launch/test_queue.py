@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from psopt.launch.queue import look, most_tasks, standings
+from psopt.launch.site import sites
 from psopt.record import Commands, Phase, RunDirectory, Standing, State, Submission
 
 Program = Callable[[str, str], Path]
@@ -16,10 +19,12 @@ SILENT = "echo 'not configured' >&2; exit 1"
 
 
 @pytest.fixture
-def commands(fake_program: Program) -> Commands:
+def commands(fake_program: Program, monkeypatch: pytest.MonkeyPatch) -> Commands:
     """A batch system that answers nothing until a test says what."""
-    names = ("submit", "launch", "queue", "cancel", "account", "control")
-    return Commands(**{name: str(fake_program(name, SILENT)) for name in names})
+    for name in ("squeue", "sacct", "scontrol"):
+        path = fake_program(name, SILENT)
+    monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
+    return sites()["slurm"].commands
 
 
 def submission(commands: Commands, job: str, cluster: str | None = None) -> Submission:
@@ -60,7 +65,7 @@ def run(folder: Path, given: Submission, summary: dict[str, str] | None = None) 
 def test_in_the_queue(
     commands: Commands, fake_program: Program, line: str, phase: Phase, said: str
 ) -> None:
-    fake_program("queue", f"echo '{line}'")
+    fake_program("squeue", f"echo '{line}'")
     (seen,) = look([submission(commands, "7")])
     assert (seen.job, seen.phase) == ("7", phase)
     assert said in seen.reason
@@ -81,7 +86,7 @@ def test_in_the_queue(
 def test_in_the_accounts(
     commands: Commands, fake_program: Program, state: str, code: str, said: str
 ) -> None:
-    fake_program("account", f"echo '7_3|{state}|{code}'; echo '7_4|RUNNING|0:0'")
+    fake_program("sacct", f"echo '7_3|{state}|{code}'; echo '7_4|RUNNING|0:0'")
     (seen,) = look([submission(commands, "7_3")])
     assert seen.phase is Phase.ENDED
     assert said in seen.reason
@@ -90,7 +95,7 @@ def test_in_the_accounts(
 def test_in_the_memory_of_the_controller(commands: Commands, fake_program: Program) -> None:
     """An array's tasks come in one answer; those that wait are one line."""
     fake_program(
-        "control",
+        "scontrol",
         """[ "$4" = 7 ] || exit 1
 echo "JobId=9 ArrayJobId=7 ArrayTaskId=0 JobName=a b=c JobState=FAILED Reason=NonZeroExitCode ExitCode=3:0"
 echo "JobId=8 ArrayJobId=7 ArrayTaskId=1 JobState=COMPLETED Reason=None ExitCode=0:0"
@@ -107,7 +112,7 @@ def test_one_question_for_many_jobs(
 ) -> None:
     asked = tmp_path / "asked"
     fake_program(
-        "queue", f'echo x >>{asked}; for n in $(seq 500); do echo "7_$n|RUNNING|None"; done'
+        "squeue", f'echo x >>{asked}; for n in $(seq 500); do echo "7_$n|RUNNING|None"; done'
     )
     jobs = [submission(commands, f"7_{number}") for number in range(1, 501)]
     assert {seen.phase for seen in look(jobs)} == {Phase.RUNNING}
@@ -117,7 +122,7 @@ def test_one_question_for_many_jobs(
 
 def test_two_clusters(commands: Commands, fake_program: Program) -> None:
     fake_program(
-        "queue", "[ $1 = --clusters=north ] && echo '7|RUNNING|None' || echo '7|PENDING|Priority'"
+        "squeue", "[ $1 = --clusters=north ] && echo '7|RUNNING|None' || echo '7|PENDING|Priority'"
     )
     phases = [
         seen.phase
@@ -126,16 +131,36 @@ def test_two_clusters(commands: Commands, fake_program: Program) -> None:
     assert phases == [Phase.RUNNING, Phase.WAITING, Phase.WAITING]
 
 
-def test_commands_that_are_gone(tmp_path: Path) -> None:
-    gone = Commands(*[str(tmp_path / "none")] * 6)
-    (seen,) = look([submission(gone, "7")])
-    assert seen.phase is Phase.FORGOTTEN
-    assert most_tasks(gone) == 1001
+def test_commands_that_are_gone(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    (seen,) = look([submission(commands, "7")])
+    assert (seen.phase, seen.reason) == (Phase.FORGOTTEN, "squeue gives no answer")
+    assert most_tasks(commands) == 1001
+
+
+@pytest.mark.parametrize("field", ["queue", "account", "control"])
+@pytest.mark.parametrize("name", ["evil", "squeue", "../squeue"])
+def test_a_file_cannot_name_a_program(
+    commands: Commands, tmp_path: Path, field: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that somebody has put there, whatever it is called; not even by way of a relative path."""
+    folder = tmp_path / "evil" / "bin"
+    folder.mkdir(parents=True)
+    program = folder / name
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o777)
+    monkeypatch.chdir(folder)
+    for given in (str(program), f"./{name}"):
+        strange = dataclasses.replace(commands, **{field: given})
+        (seen,) = look([submission(strange, "7")])
+        assert seen.phase is Phase.FORGOTTEN
+        assert "in its batch.json is no command of a batch system, and is not run" in seen.reason
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(("said", "most"), [("MaxArraySize            = 11", 11), ("else", 1001)])
 def test_size_of_arrays(commands: Commands, fake_program: Program, said: str, most: int) -> None:
-    fake_program("control", f"echo 'MaxMemPerNode = 5'; echo '{said}'")
+    fake_program("scontrol", f"echo 'MaxMemPerNode = 5'; echo '{said}'")
     assert most_tasks(commands) == most
 
 
@@ -145,7 +170,7 @@ class TestStandings:
     def test_done_asks_nobody(
         self, commands: Commands, fake_program: Program, tmp_path: Path
     ) -> None:
-        fake_program("queue", f"touch {tmp_path}/asked; echo '7|RUNNING|None'")
+        fake_program("squeue", f"touch {tmp_path}/asked; echo '7|RUNNING|None'")
         path = run(tmp_path / "run", submission(commands, "7"), {"status": "completed"})
         assert [each.state for each in standings([path])] == [State.DONE]
         assert not (tmp_path / "asked").exists()
@@ -162,7 +187,7 @@ class TestStandings:
     def test_a_failure_that_goes_on(
         self, commands: Commands, fake_program: Program, tmp_path: Path, line: str, state: State
     ) -> None:
-        fake_program("queue", f"echo '{line}'")
+        fake_program("squeue", f"echo '{line}'")
         path = run(
             tmp_path / "run", submission(commands, "7"), {"status": "failed", "reason": "it was so"}
         )
@@ -177,7 +202,7 @@ class TestStandings:
             tmp_path / "run", submission(commands, "7"), {"status": "stopped", "reason": "SIGTERM"}
         )
         assert [each.state for each in standings([path])] == [State.MISSING]  # nobody knows the job
-        fake_program("account", "echo '7|CANCELLED by 0|0:15'")
+        fake_program("sacct", "echo '7|CANCELLED by 0|0:15'")
         said = "job 7: it was cancelled (CANCELLED): stopped by SIGTERM, with a checkpoint"
         (found,) = standings([path])
         assert (found.state, found.reason) == (State.FAILED, said)
@@ -187,7 +212,7 @@ class TestStandings:
     ) -> None:
         path = run(tmp_path / "run", submission(commands, "7"))
         assert [each.state for each in standings([path])] == [State.UNKNOWN]
-        fake_program("account", "echo '7|FAILED|127:0'")
+        fake_program("sacct", "echo '7|FAILED|127:0'")
         (path / "output.log").write_text("one\nline 9: module: command not found\n\n")
         (found,) = standings([path])
         assert found.state is State.FAILED
