@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from tests.sweep.making import sweep_file
 
 pytestmark = pytest.mark.slurm
 GRID = "grid: {scheme: [{name: bsp}, {name: asp}, {name: wasp}], optimizer.lr: [0.003, 0.01]}\nseeds: 4\n"
-SLOW = {"train": {"epochs": 150, "batch_size": 4}, "batch": {"time": "5m"}}
 
 
 def psopt(slurm: Cluster, *words: object) -> subprocess.CompletedProcess[str]:
@@ -38,58 +36,39 @@ def runs(slurm: Cluster, out: Path) -> list[dict[str, Any]]:
     return found
 
 
-def one(slurm: Cluster, path: Path) -> dict[str, Any]:
-    (found,) = runs(slurm, path)
-    return found
+def job_of(run: dict[str, Any]) -> str:
+    submission = Submission.read(Path(run["directory"]))
+    assert submission is not None
+    return submission.job
 
 
 def states(slurm: Cluster, out: Path) -> list[str]:
     return [run["state"] for run in runs(slurm, out)]
 
 
-def _has_ended(slurm: Cluster, path: Path) -> bool:
-    return bool(one(slurm, path)["state"] != "running")
-
-
-def kill_one(slurm: Cluster, out: Path) -> set[str]:
-    """The id of a run whose task was killed as it ran, if there was one in time."""
-    running = [run for run in runs(slurm, out) if run["state"] == "running"]
-    for run in reversed(running):
-        path = Path(run["directory"])
-        submission = Submission.read(path)
-        assert submission is not None
-        words = ["scancel", submission.job]
-        if subprocess.run(words, env=slurm.environment, check=False).returncode == 0:
-            until(slurm, partial(_has_ended, slurm, path))
-            return {run["id"]} if one(slurm, path)["state"] == "failed" else set()
-    return set()
-
-
 def test_twenty_four_runs(slurm: Cluster, tmp_path: Path) -> None:
     """Three arrays, four at a time; two tasks are killed, and made up for."""
-    out = tmp_path / "it's out (1)"
-    command = (
-        "sweep",
-        sweep_file(tmp_path / "files", GRID, **SLOW),
-        "--out",
-        out,
-        "--slurm",
-        "--jobs",
-        4,
-    )
+    out, gate, wait = (tmp_path / name for name in ("it's out (1)", "gate", "wait.sh"))
+    gate.touch()
+    wait.write_text(f"while [ -e {gate} ]; do sleep 0.1; done\n")
+    batch = {"time": "9m", "preamble": [f"source {wait}"]}
+    path = sweep_file(tmp_path / "files", GRID, batch=batch)
+    command = ("sweep", path, "--out", out, "--slurm", "--jobs", 4)
     first = psopt(slurm, *command)
     assert first.returncode == 0, first.stderr
     assert [*map(int, re.findall(r"submitted \d+: (\d+) runs", first.stdout))] == [11, 11, 2]
 
     again = psopt(slurm, *command)  # while they wait or run
     assert (again.returncode, "submitting 0" in again.stdout) == (0, True)
-    until(slurm, lambda: "running" in states(slurm, out))
+    until(slurm, lambda: states(slurm, out).count("running") == 4)
     assert psopt(slurm, "status", out).returncode == 3
-    killed: set[str] = set()
-    while len(killed) < 2:  # some end by themselves before they can be killed
-        killed |= kill_one(slurm, out)
+    killed = [run for run in runs(slurm, out) if run["state"] == "running"][1:3]
+    slurm.call("scancel", *(job_of(run) for run in killed))
+    gate.unlink()
     until(slurm, lambda: {*states(slurm, out)} <= {"done", "failed"})
-    assert {run["id"] for run in runs(slurm, out) if run["state"] == "failed"} == killed
+    failed = [run for run in runs(slurm, out) if run["state"] == "failed"]
+    assert [run["id"] for run in failed] == [run["id"] for run in killed]
+    assert "it was cancelled (CANCELLED)" in failed[0]["reason"]
     assert psopt(slurm, "status", out).returncode == 1
 
     nothing = psopt(slurm, *command)
