@@ -5,21 +5,29 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from psopt.record import write_atomic
+from psopt.record import State, write_atomic
 from psopt.report.curves import legend_columns
-from psopt.report.runs import ReportError
+from psopt.report.gantt import draw_timeline, timeline_height
+from psopt.report.runs import ReportError, read_each
 from psopt.report.style import figure, save, shorten
-from psopt.report.sweep import Group, read_sweep
+from psopt.report.sweep import Group, Sweep, read_sweep
 from psopt.report.sweep_curves import MOST_LINES, draw_sweep
-from psopt.report.sweep_page import page
+from psopt.report.sweep_page import Picture, page
+from psopt.report.sweep_speed import draw_scalings, measure_of, scalings
 from psopt.report.sweep_table import TABLES, best_text, console_tables, failures
 
-_HEIGHT, _LEGEND_LINE = 4.6, 0.18  # inches
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_HEIGHT, _SPEED_HEIGHT, _LEGEND_LINE = 4.6, 2.7, 0.18  # inches
+_TIMELINES = 6  # on a page
 
 
 def report_sweep(
@@ -66,27 +74,64 @@ def report_sweep(
             suffix, make = TABLES[form]
             written.append(place / f"table.{suffix}")
             write_atomic(written[-1], make(sweep, groups))
-        svg, remarks = "", list[str]()
-        if any(run.evaluations for run in sweep.runs):
-            svg, remarks, files = _curves(groups, place / "curves", tuple(formats))
-            written += files
+        pictures, files = _pictures(sweep, groups, place, tuple(formats), timelines=html)
+        written += files
         if html:
             written.append(place / "report.html")
-            write_atomic(written[-1], page(sweep, groups, svg, remarks))
+            write_atomic(written[-1], page(sweep, groups, pictures))
     except OSError as error:
         raise ReportError(f"{place}: cannot write ({error}); name another with --out") from error
+    remarks = [line for picture in pictures for line in picture.remarks]
     for line in (*remarks, *(f"wrote {path}" for path in written)):
         console.print(Text(line), soft_wrap=True)
 
 
-def _curves(
-    groups: Sequence[Group], stem: Path, formats: tuple[str, ...]
-) -> tuple[str, list[str], list[Path]]:
-    """The figure as SVG text, what is to be said of it, and its files."""
-    labels = [shorten(group.label) for group in groups[:MOST_LINES]]
-    lines = math.ceil((len(labels) + 1) / legend_columns(labels))
-    with figure(_HEIGHT + _LEGEND_LINE * lines) as curves:
-        remarks = draw_sweep(curves, groups)
-        stream = io.StringIO()
-        curves.savefig(stream, format="svg", metadata={"Date": None})
-        return stream.getvalue(), remarks, save(curves, stem, formats)
+def _pictures(
+    sweep: Sweep, groups: Sequence[Group], place: Path, formats: tuple[str, ...], *, timelines: bool
+) -> tuple[list[Picture], list[Path]]:
+    """The figures, and the files of those that are files of their own."""
+    pictures, files = list[Picture](), list[Path]()
+    if any(run.evaluations for run in sweep.runs):
+        with _figure(_HEIGHT, [group.label for group in groups[:MOST_LINES]]) as curves:
+            remarks = draw_sweep(curves, groups)
+            pictures.append(Picture("Curves", _svg(curves), remarks=remarks))
+            files += save(curves, place / "curves", formats)
+    if families := scalings(sweep):
+        shown, left = families[:MOST_LINES], len(families) - MOST_LINES
+        with _figure(_SPEED_HEIGHT, [family.label for family in shown]) as speed:
+            draw_scalings(speed, measure_of(sweep), shown)
+            said = [f"the speed-up leaves out {left} more lines"] if left > 0 else []
+            pictures.append(Picture("Speed-up", _svg(speed), remarks=said))
+            files += save(speed, place / "speedup", formats)
+    if timelines:
+        pictures += _timelines(groups)
+    return pictures, files
+
+
+def _timelines(groups: Sequence[Group]) -> list[Picture]:
+    """One of each scheme, of a run that is done and has one: in the last group, which has most workers."""
+    found: dict[str, Picture] = {}
+    for group in reversed(groups):
+        done = [run for run in group.runs if run.state is State.DONE]
+        for swept in done[:1]:
+            scheme = str(swept.summary.get("scheme"))
+            if scheme in found or len(found) == _TIMELINES:
+                continue
+            for run in read_each([swept.path])[0]:
+                if any(event.get("ph") == "X" for event in run.events):
+                    with figure(timeline_height(run)) as gantt:
+                        draw_timeline(gantt, run)
+                        found[scheme] = Picture("Timelines", _svg(gantt), group.label)
+    return [*reversed(found.values())]
+
+
+def _figure(height: float, labels: Sequence[str]) -> AbstractContextManager[Figure]:
+    """A figure with room for a legend."""
+    short = [shorten(label) for label in labels]
+    return figure(height + _LEGEND_LINE * math.ceil((len(short) + 1) / legend_columns(short)))
+
+
+def _svg(drawn: Figure) -> str:
+    stream = io.StringIO()
+    drawn.savefig(stream, format="svg", metadata={"Date": None})
+    return stream.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -14,7 +15,7 @@ from psopt.report.sweep_table import best_text, failures, header, rows
 
 _SHOWN = ("hostname", "platform", "python", "cpus", "usable_cpus", "cuda")
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 76rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem; margin-bottom: 0 } h2 { font-size: 1.1rem; margin-top: 2rem }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap }
@@ -23,17 +24,32 @@ th { border-bottom: 1.5px solid #222 } .text { text-align: left }
 """
 
 
-def page(sweep: Sweep, groups: Sequence[Group], curves: str, remarks: Sequence[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A figure on the page.
+
+    Attributes:
+        title: above it; figures that follow each other with the same title stand below one.
+        svg: the text of an SVG file.
+        caption: which one it is, of several with the same title.
+        remarks: what has to be said of it, on the console too.
+    """
+
+    title: str
+    svg: str
+    caption: str = ""
+    remarks: Sequence[str] = ()
+
+
+def page(sweep: Sweep, groups: Sequence[Group], pictures: Sequence[Picture]) -> str:
     """The page.
 
     Args:
         sweep: what it is about.
         groups: rows of its table.
-        curves: the figure, as the text of an SVG file; empty for none.
-        remarks: lines below it.
+        pictures: in order.
     """
     title = escape(one_line(sweep.name))
-    figure = f'<figure class="wide">{inline(curves)}</figure>' if curves else ""
     best = best_text(sweep)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -52,14 +68,23 @@ def page(sweep: Sweep, groups: Sequence[Group], curves: str, remarks: Sequence[s
 <p>Mean ± standard deviation over the runs of a row that are done.</p>
 {_table(sweep, groups)}
 {_paragraphs(failures(sweep), "failed")}
-<h2>Curves</h2>
-{figure}
-{_paragraphs(remarks)}
+{_pictures(pictures)}
 <h2>Environment</h2>
 {_environments(sweep)}
 </body>
 </html>
 """
+
+
+def _pictures(pictures: Sequence[Picture]) -> str:
+    lines, before = list[str](), ""
+    for each in pictures:
+        lines += [f"<h2>{escape(each.title)}</h2>"] if each.title != before else []
+        caption = f"<figcaption>{escape(each.caption)}</figcaption>" if each.caption else ""
+        lines.append(f'<figure class="wide">{caption}{inline(each.svg)}</figure>')
+        lines += [_paragraphs(each.remarks)] if each.remarks else []
+        before = each.title
+    return "\n".join(lines)
 
 
 def inline(svg: str) -> str:

@@ -140,7 +140,7 @@ def test_no_run_is_done(tmp_path: Path) -> None:
     assert rows(found, found.groups()) == [["0", "0", "1"]]
     for _, make in TABLES.values():
         make(found, found.groups())
-    assert "No run is done." in page(found, found.groups(), "", [])
+    assert "No run is done." in page(found, found.groups(), [])
 
 
 def test_a_damaged_run_is_unknown(directory: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -146,3 +147,18 @@ def test_not_under_mpirun(tmp_path: Path) -> None:
     done = psopt("sweep", sweep_file(tmp_path, ""), "--local", PMI_RANK="0")
     assert done.returncode == 2
     assert done.stderr.startswith("psopt: a sweep starts the ranks of its runs itself")
+
+
+def test_a_page_with_the_speed_up_and_timelines(tmp_path: Path) -> None:
+    text = "grid: {scheme: [{name: bsp}, {name: asp}], cluster.workers: [1, 2]}\n"
+    path, out = sweep_file(tmp_path / "files", text), tmp_path / "out"
+    assert psopt("sweep", path, "--out", out, "--local", "--jobs", 2).returncode == 0
+    done = psopt("report", out, "--html")
+    assert done.returncode == 0, done.stderr
+    html = (out / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r"<h2>(.*?)</h2>", html) == [
+        *("Results", "Curves", "Speed-up", "Timelines", "Environment")
+    ]
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", html)
+    assert captions == ["scheme=bsp, cluster.workers=2", "scheme=asp, cluster.workers=2"]
+    assert (out / "speedup.png").stat().st_size > 1000
