@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import time
@@ -112,7 +111,7 @@ def _simulated(asked: _Asked) -> int:
 
 def _real(asked: _Asked, ranks: int, folder: Path, kinds: list[str], patience: float) -> int:
     from psopt.chaos.board import of_real
-    from psopt.chaos.real import IN_ONE_JOB, Runs, right
+    from psopt.chaos.real import IN_ONE_JOB, Runs, right, stragglers_of
     from psopt.launch.flavour import MpirunError
     from psopt.launch.survival import how_to_go_on
     from psopt.schemes.asynchronous import Asynchronous
@@ -126,8 +125,7 @@ def _real(asked: _Asked, ranks: int, folder: Path, kinds: list[str], patience: f
         print(f"cluster.on_loss={on_loss} (the job says abort)", flush=True)
     if on_loss == "restart":
         kinds = [kind for kind in kinds if kind not in IN_ONE_JOB] or ["kill"]
-    slow = {w: times for w, times in asked.config.cluster.stragglers.items() if w < ranks - 1}
-    stragglers = f"cluster.stragglers={json.dumps(slow)}"  # of workers that are there
+    stragglers = stragglers_of(asked.config, ranks - 1)
     overrides = [*asked.overrides, f"cluster.on_loss={on_loss}", stragglers]
     trials = Runs(asked.path, ranks, folder, overrides, patience)
     calm, outcomes = trials.calm, []

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from psopt.config import JobConfig
+
 KINDS = ("kill", "message", "stop", "slow", "damage", "poison")
 """What can happen: SIGKILL; death while a reply is sent; SIGSTOP past the deadline, then SIGCONT; short
 stops; a damaged message; gradients that are not numbers."""
@@ -54,6 +56,12 @@ class Outcome:
     training: float
     notice: float | None
     summary: dict[str, Any]
+
+
+def stragglers_of(config: JobConfig[Any], workers: int) -> str:
+    """The override that leaves a job those of its stragglers that are there."""
+    slow = {w: times for w, times in config.cluster.stragglers.items() if w < workers}
+    return f"cluster.stragglers={json.dumps(slow)}"
 
 
 class Runs:
