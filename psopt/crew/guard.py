@@ -21,6 +21,8 @@ from psopt.record import RecordError
 
 _TO_BE_ENDED = 2.0  # seconds in which a dead rank's supervisor names it, and the launcher ends all
 
+_HEARD = 0.3  # seconds in which the last words of a rank get to mpirun
+
 
 class Abortable(Protocol):
     """The part of a world that ends a job.
@@ -72,12 +74,18 @@ def guarded(
             kill_children()
             confess(f"{who(world.rank)}: {cause_of(error)}")
         finally:
-            world.abort(1)
+            _abort(world, 1)
         raise
     notes.finished(status)
     if world.deserted:
-        world.abort(status)
+        _abort(world, status)
     return status
+
+
+def _abort(world: Abortable, status: int) -> None:
+    """End all ranks, once mpirun has passed on what this one has said: an abort overtakes it."""
+    time.sleep(_HEARD)
+    world.abort(status)
 
 
 def describe(error: BaseException, rank: int) -> str:
