@@ -65,7 +65,7 @@ def _order(path: Path, overrides: list[str], site: str | None, flags: list[str])
     from psopt import job
     from psopt.config import ConfigError
     from psopt.launch.placement import check_batch
-    from psopt.launch.submit import Order, check_flags, mpi_of, site_of
+    from psopt.launch.submit import Order, check_flags, site_of
 
     check_flags(flags)
     overrides = [*overrides, *([f"batch.site={site}"] if site is not None else [])]
@@ -79,9 +79,7 @@ def _order(path: Path, overrides: list[str], site: str | None, flags: list[str])
     _note(job.needless(config))
     if config.batch.requeue and config.checkpoint.every_steps is None:
         _note("checkpoint.every_steps is not set, so a job that is requeued begins anew")
-    chosen = site_of(config)
-    python, mpi = Path(sys.executable).absolute(), mpi_of(config, chosen)
-    return Order(config, chosen, python, Path.cwd(), mpi, tuple(flags))
+    return Order.of(config, flags)
 
 
 def _try(order: Order, out: Path | None, *, dry_run: bool) -> None:

@@ -8,13 +8,11 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from psopt.config import JobConfig
-    from psopt.launch.submit import Order
     from psopt.record import Standing, Submission
     from psopt.sweep.array import Batch
     from psopt.sweep.book import Book, Todo
@@ -85,7 +83,7 @@ def sweep(
         book.check()
         standings = book.standings()
         todo = book.chosen(standings, Only(only), limit)
-        arrays = batches(todo, planned.config, book.directory, _order, jobs) if slurm else []
+        arrays = batches(todo, planned.config, book.directory, jobs) if slurm else []
         if not dry_run:
             book.prepare(todo)
         _announce(book, standings, todo, dry_run=dry_run, slurm=slurm)
@@ -150,16 +148,6 @@ def _announce(
         print(f"would run {len(todo)} of {len(plan.runs)}", flush=True)
     else:
         print(f"{'submitting' if slurm else 'running'} {len(todo)}", flush=True)
-
-
-def _order(config: JobConfig[Any]) -> Order:
-    """The order of a job of the sweep."""
-    from psopt.launch.submit import Order, mpi_of, site_of
-
-    site = site_of(config)
-    named = config.model_copy(update={"batch": config.batch.model_copy(update={"site": site.name})})
-    python, mpi = Path(sys.executable).absolute(), mpi_of(config, site)
-    return Order(named, site, python, Path.cwd(), mpi)
 
 
 def _submit(arrays: list[Batch], again: list[str]) -> int:

@@ -81,7 +81,11 @@ def number_in(answer: Answer, command: str, remedy: str) -> JobId:
 
 
 def ask(
-    command: Sequence[str], text: str | None = None, *, failed: str = "the job was not taken"
+    command: Sequence[str],
+    text: str | None = None,
+    *,
+    failed: str = "the job was not taken",
+    patience: float | None = None,
 ) -> Answer:
     """Run a command of the batch system.
 
@@ -89,9 +93,10 @@ def ask(
         command: its words.
         text: its standard input.
         failed: what it means when it says no.
+        patience: seconds for its answer; None: without end.
 
     Raises:
-        SubmitError: it cannot be executed.
+        SubmitError: it cannot be executed, or gives no answer.
         Rejected: it says no.
     """
     try:
@@ -102,8 +107,11 @@ def ask(
             text=True,
             errors="replace",
             env=outside(os.environ),
+            timeout=patience,
             check=False,
         )
+    except subprocess.TimeoutExpired as error:
+        raise SubmitError(f"{command[0]} has given no answer for {error.timeout:g} s") from error
     except OSError as error:
         raise SubmitError(
             f"cannot execute {command[0]}: {error.strerror}; go to a login node, load the cluster's Slurm "

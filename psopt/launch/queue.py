@@ -9,14 +9,14 @@ one of a site that psopt knows, found on PATH, or one of the system that has suc
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
-from psopt.launch.asking import outside
+from psopt.launch.asking import SubmitError, ask
 from psopt.launch.site import sites
 from psopt.record import (
     Commands,
@@ -230,17 +230,6 @@ def _explained(seen: Seen, standing: Standing, path: Path) -> Seen:
 
 def _answer(command: Sequence[str]) -> str | None:
     """What a command prints; None of one that is not there, or fails."""
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=outside(os.environ),
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
+    with contextlib.suppress(SubmitError):
+        return ask(command, patience=_PATIENCE).out
+    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -44,6 +45,18 @@ class Order:
     folder: Path
     mpi: str
     flags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, config: JobConfig[Any], flags: Sequence[str] = ()) -> Order:
+        """The order of a job from here: this interpreter, this directory, and the job's site or the one found.
+
+        Raises:
+            SubmitError: there is no batch system.
+        """
+        site = site_of(config)
+        batch = config.batch.model_copy(update={"site": site.name})
+        named, python = config.model_copy(update={"batch": batch}), Path(sys.executable).absolute()
+        return cls(named, site, python, Path.cwd(), mpi_of(config, site), tuple(flags))
 
     def script(self, run: Path) -> str:
         """The script of the run in this directory, an absolute path.

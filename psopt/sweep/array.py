@@ -56,7 +56,6 @@ def batches(
     todo: Sequence[Todo],
     sweep: SweepConfig,
     directory: SweepDirectory,
-    order: Callable[[JobConfig[Any]], Order],
     most: int | None,
 ) -> list[Batch]:
     """The arrays that make these runs.
@@ -65,7 +64,6 @@ def batches(
         todo: the runs.
         sweep: the sweep.
         directory: of the sweep.
-        order: makes the order of a job.
         most: runs of an array at a time; None: as many as there is room for.
 
     Raises:
@@ -77,7 +75,7 @@ def batches(
     wrong: dict[str, str] = {}
     root = directory.path.absolute()
     for each in todo:
-        made = order(_asked(each.run.config, sweep))
+        made = Order.of(_asked(each.run.config, sweep))
         wrong.update(dict.fromkeys(_faults(made.config), each.run.id))
         start = Start(made.python, made.folder, root, made.mpi)
         key = array_script(made.config, made.site, start, Array(root, 1, most, sweep.simulate))

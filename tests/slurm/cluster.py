@@ -89,18 +89,22 @@ class Cluster:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "PMI", "OMP_"))}
         return {**kept, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
-    def call(self, *words: str) -> str:
-        """The output of a command that asks this Slurm, given where psopt is."""
-        done = subprocess.run(
+    def run(self, *words: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a command that asks this Slurm, where psopt is; on another PATH if one is given."""
+        return subprocess.run(
             words,
             cwd=ROOT,
-            env=self.environment,
+            env={**self.environment, **({} if path is None else {"PATH": path})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=DEADLINE,
             check=False,
         )
+
+    def call(self, *words: str) -> str:
+        """The output of a command that does not fail."""
+        done = self.run(*words)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}{self.logs()}"
         return done.stdout
 

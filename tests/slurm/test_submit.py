@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -89,14 +88,7 @@ def test_only_a_test(slurm: Cluster, tmp_path: Path) -> None:
         (["--test-only"], 0, " to start at "),
         (["--set", "batch.partition=north"], 1, "invalid partition specified: north"),
     ):
-        done = subprocess.run(
-            [*words, *more],
-            cwd=ROOT,
-            env=slurm.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = slurm.run(*words, *more)
         assert (done.returncode, done.stdout) == (status, ""), done.stderr
         assert said in done.stderr
         assert not run.exists()

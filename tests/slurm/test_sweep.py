@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from psopt.record import Submission
-from tests.slurm.cluster import ROOT, Cluster, until
+from tests.slurm.cluster import Cluster, until
 from tests.sweep.making import sweep_file
 
 pytestmark = pytest.mark.slurm
@@ -20,15 +20,7 @@ GRID = "grid: {scheme: [{name: bsp}, {name: asp}, {name: wasp}], optimizer.lr: [
 
 
 def psopt(slurm: Cluster, *words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "psopt", *map(str, words)],
-        cwd=ROOT,
-        env=slurm.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return slurm.run(sys.executable, "-m", "psopt", *map(str, words))
 
 
 def runs(slurm: Cluster, out: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from psopt.record import BatchFiles, RunDirectory, Submission
-from tests.slurm.cluster import ROOT, Cluster, until
+from tests.slurm.cluster import Cluster, until
 
 pytestmark = pytest.mark.slurm
 NAMES = {
@@ -35,15 +35,8 @@ class YhCluster:
     bin: Path
 
     def psopt(self, *words: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "psopt", *map(str, words)],
-            cwd=ROOT,
-            env={**self.slurm.environment, "PATH": str(self.bin)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        given = (sys.executable, "-m", "psopt", *map(str, words))
+        return self.slurm.run(*given, path=str(self.bin))
 
 
 @pytest.fixture(scope="module")

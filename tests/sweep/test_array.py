@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from psopt.launch.asking import Rejected
-from psopt.launch.submit import Order, site_of
 from psopt.record import Commands, Submission, SweepDirectory
 from psopt.sweep.array import Batch, batches, submit
 from psopt.sweep.book import Book, Only, SweepError
@@ -45,19 +43,13 @@ def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sbatch:
     return write
 
 
-def order(config: Any) -> Order:
-    batch = config.batch.model_copy(update={"site": "slurm"})
-    named = config.model_copy(update={"batch": batch})
-    return Order(named, site_of(named), Path(sys.executable), Path.cwd(), "pmi2")
-
-
 def arrays(
     folder: Path, text: str, most: int | None = None, **changes: Any
 ) -> tuple[Book, list[Batch]]:
     plan = planned(folder / "files", text, **changes)
     book = Book(plan, SweepDirectory(folder / "out"))
     todo = book.chosen(book.standings(), Only.MISSING, None)
-    made = batches(todo, plan.config, book.directory, order, most)
+    made = batches(todo, plan.config, book.directory, most)
     book.prepare(todo)
     return book, made
 
@@ -131,7 +123,7 @@ def test_ranks_are_started_by_srun(sbatch: Sbatch, tmp_path: Path) -> None:
     plan = planned(tmp_path / "files", "seeds: 1\n", head=RANKS, batch=batch)
     book = Book(plan, SweepDirectory(tmp_path / "out"))
     todo = book.chosen(book.standings(), Only.MISSING, None)
-    (made,) = batches(todo, plan.config, book.directory, order, None)
+    (made,) = batches(todo, plan.config, book.directory, None)
     for line in (
         "#SBATCH --job-name=rates\n",
         "#SBATCH --ntasks=4\n",
@@ -157,7 +149,7 @@ def test_what_cannot_be_submitted_is_said_before(
     book = Book(plan, SweepDirectory(tmp_path / "out"))
     todo = book.chosen(book.standings(), Only.MISSING, None)
     with pytest.raises(SweepError) as caught:
-        batches(todo, plan.config, book.directory, order, None)
+        batches(todo, plan.config, book.directory, None)
     assert said in str(caught.value)
     assert str(caught.value).count("(run ") == 1
     assert not (tmp_path / "out").exists()
