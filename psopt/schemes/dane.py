@@ -24,6 +24,18 @@ accepted at once costs no message more. Where the search finds none, mu is doubl
 of |g| / |p| where it is 0, and the local problems are solved again; after an accepted full step mu is
 halved, never below its configured value (as in S-DANE, Jiang, Rodomanov & Stich, 2024). Such a run ends
 where <g, p> is hidden by the rounding of F.
+
+With ``conjugate`` the rounds have a memory, as in DANE-HB (Yuan & Li, "On convergence of distributed
+approximate Newton methods", JMLR 21, 2020), but nothing is to be tuned: the averaged way d_t is
+the preconditioned gradient of nonlinear conjugate gradients (Hestenes & Stiefel's beta, never negative)::
+
+    p_t = d_t + beta p_{t-1},    beta = max(0, -<d_t, y> / <p_{t-1}, y>),    y = g_t - g_{t-1}
+
+The search along p_t, from the full step on, goes to |<grad F, p>| <= c2 |<g, p>| with c2 = 1e-3 on either
+side: its gradients are cheap beside the local solves. Where p_t is hardly downhill, or no step is found
+along it, d_t itself is searched before mu is raised; a raised mu is halved after every accepted step. It
+pays off where shards know little of each other, so that full steps are not accepted anyway, and where mu
+makes them too short.
 """
 
 from __future__ import annotations
@@ -31,10 +43,10 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass as state
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
@@ -49,8 +61,9 @@ from psopt.schemes.local import NotNegative, Positive
 from psopt.schemes.shards import ShardState
 
 _DECREASE = 1e-4  # c1
-_CURVATURE = 0.5  # c2
-_TRIALS = 5  # steps, before the round is given up
+_LOOSE = 0.5, 5  # c2, and steps before the round is given up
+_EXACT = 1e-3, 10  # the same where the next direction relies on the search
+_DOWNHILL = 0.1  # least part of the averaged way's slope that a bent one keeps
 _WALL = "no step is found at whose end the objective is finite"
 _NO_SOLUTION = "local solutions are not finite, however large mu"
 _REJECTIONS = 30  # rounds given up in a row, before the run is
@@ -62,9 +75,13 @@ class DaneState(ShardState):
 
     Attributes:
         proximal: mu of the next round.
+        last: p of the last round, (n,); None where there is none to go on from.
+        last_gradient: g at the start of that round, (n,).
     """
 
     proximal: float = 0.0
+    last: Tensor | None = None
+    last_gradient: Tensor | None = None
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
@@ -115,6 +132,19 @@ class GuardedDane(DaneScheme):
             "steeply at its end; else search for a shorter one, or take a larger mu"
         ),
     ] = False
+    conjugate: Annotated[
+        bool,
+        Field(
+            description="Search along the averaged way plus a part of the last direction, as nonlinear "
+            "conjugate gradients do; needs safeguard"
+        ),
+    ] = False
+
+    @model_validator(mode="after")
+    def _searches(self) -> Self:
+        if self.conjugate and not self.safeguard:
+            raise ValueError("conjugate needs safeguard: true, whose search finds the steps")
+        return self
 
     def round(self, context: Context, state: Any) -> tuple[Tally, dict[str, Any]] | None:
         """One round, measured at its end."""
@@ -147,15 +177,19 @@ class GuardedDane(DaneScheme):
                 state.over = HIDDEN
                 return None
             if slope < 0.0:
-                accepted = self._descend(context, state, start, way, slope)
-                if accepted is not None:
-                    return accepted
-                trouble = _WALL if math.isnan(state.measured or 0.0) else ""
+                for p, downhill in self._directions(state, way, slope):
+                    accepted = self._descend(context, state, start, p, downhill)
+                    if accepted is not None:
+                        if self.conjugate:
+                            state.last, state.last_gradient = p, gradient
+                        return accepted
+                    trouble = _WALL if math.isnan(state.measured or 0.0) else ""
+                    context.place(start)
+                    state.measured, state.gradient, state.base = objective, gradient, base
             elif slope != 0.0:
                 trouble = _NO_SOLUTION if math.isnan(slope) else ""
             state.proximal = 2 * state.proximal or self._first_mu(context, gradient, length)
-            context.place(start)
-            state.measured, state.gradient, state.base = objective, gradient, base
+            state.last = None
             if context.tickets.finished:
                 return None
         if trouble:
@@ -163,11 +197,30 @@ class GuardedDane(DaneScheme):
         state.over = "no descent: the safeguard rejected every round"
         return None
 
+    def _directions(
+        self, state: DaneState, way: Tensor, slope: float
+    ) -> list[tuple[Tensor, float]]:
+        """What to search along, first choice first, with the objective's slope there."""
+        plain = [(way, slope)]
+        if state.last is None:
+            return plain
+        assert state.gradient is not None
+        assert state.last_gradient is not None
+        change = state.gradient - state.last_gradient
+        curvature = dot(state.last, change)
+        beta = -dot(way, change) / curvature if curvature > 0.0 else 0.0
+        if not 0.0 < beta < math.inf:
+            return plain
+        bent = torch.add(way, state.last, alpha=beta)
+        downhill = dot(state.gradient, bent)
+        return [(bent, downhill), *plain] if downhill <= _DOWNHILL * slope else plain
+
     def _descend(
         self, context: Context, state: DaneState, start: Tensor, way: Tensor, slope: float
     ) -> tuple[Tally, float, float] | None:
         """A step along ``way``, as the module's docstring says; None where none lowers F enough."""
         mu, objective = state.proximal, state.measured
+        flat, trials = _EXACT if self.conjugate else _LOOSE
         assert objective is not None
 
         def at(step: float) -> tuple[Tally, float, float]:
@@ -178,19 +231,24 @@ class GuardedDane(DaneScheme):
             return tally, state.measured, dot(state.gradient, way)
 
         tally, value, ahead = at(1.0)
-        if value <= objective + _DECREASE * slope and ahead <= -_CURVATURE * slope:
-            state.proximal = max(self.mu, mu / 2)
-            return tally, mu, 1.0
-        rules = Rules(_DECREASE, _CURVATURE, _TRIALS, Options().rounding_of(start.dtype))
+        rules = Rules(_DECREASE, flat, trials, Options().rounding_of(start.dtype))
         search, step = Search(rules, objective, slope, 1.0), 1.0
         search.tell(value, ahead)
+        enough = value <= objective + _DECREASE * slope and ahead <= -flat * slope
+        if enough and not self.conjugate:  # a full step may be short of the minimum
+            state.proximal = max(self.mu, mu / 2)
+            return tally, mu, 1.0
         while search.outcome is Outcome.SEARCHING:
             step = search.alpha
             tally, value, ahead = at(step)
             search.tell(value, ahead)
+        if search.outcome is Outcome.FAILED:
+            return None
         if search.outcome is Outcome.LOWER and search.alpha != step:
             tally, _, _ = at(search.alpha)  # once more: it was the lowest
-        return None if search.outcome is Outcome.FAILED else (tally, mu, search.alpha)
+        if self.conjugate:
+            state.proximal = max(self.mu, mu / 2)
+        return tally, mu, search.alpha
 
     def _first_mu(self, context: Context, gradient: Tensor, length: float) -> float:
         """A weight to begin with where none is configured: a tenth of the curvature that the way assumes."""

@@ -25,7 +25,7 @@ class Book(Generic[TrialT, OutcomeT]):
         trial, outcome: dataclasses of a run and of what came of it, without a common field.
 
     Raises:
-        OtherStudy: the file's setting is another one.
+        OtherStudy: the file's setting is another one, or a line lacks what has no default.
     """
 
     def __init__(
@@ -40,8 +40,13 @@ class Book(Generic[TrialT, OutcomeT]):
         elif rows[0] != asdict(setting):
             self._writer.close()
             raise OtherStudy(f"{path}: of a study with another setting; name another directory")
-        for row in rows[1:]:
-            self.results[_pick(trial, row)] = _pick(outcome, row)
+        try:
+            self.results = {_pick(trial, row): _pick(outcome, row) for row in rows[1:]}
+        except TypeError as error:
+            self._writer.close()
+            raise OtherStudy(
+                f"{path}: of another version ({error}); name another directory"
+            ) from error
 
     def add(self, trial: TrialT, outcome: OutcomeT) -> None:
         """Keep a result."""
@@ -55,7 +60,7 @@ class Book(Generic[TrialT, OutcomeT]):
 
 
 def _pick(kind: Any, row: dict[str, Any]) -> Any:
-    return kind(**{field.name: row[field.name] for field in fields(kind)})
+    return kind(**{field.name: row[field.name] for field in fields(kind) if field.name in row})
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from psopt import job, precheck
 from psopt.config import dump_job
 from psopt.data import DataError
 from psopt.data.shards import Shard
+from psopt.schemes.dane import Dane, DaneState, GuardedDane
 from tests.commands import call, no_rank
 from tests.schemes.ridge import L2, ridge
 from tests.threads import one_thread
@@ -96,6 +97,100 @@ def test_small_shards_diverge_and_the_safeguard_holds_them(tmp_path: Path) -> No
     assert all(0.0 < row["step_size"] < 1.0 for row in rows[:6])
 
 
+@pytest.mark.parametrize("mu", [0.0, 3.0])
+def test_conjugate_rounds_are_conjugate_gradients(mu: float, tmp_path: Path) -> None:
+    """On a quadratic: those preconditioned by the shards' inverse Hessians, whether full steps are
+    too long (mu = 0, small shards) or too short."""
+    given = ridge(tmp_path, 90, 6)
+    local = {"solver": "cg", "gamma": 1e-13, "passes": 400}
+    scheme = {"shards": 9, "safeguard": True, "conjugate": True, "mu": mu, "local": local}
+    config = given.job(scheme, stop={"steps": 6})
+    parts = job.assemble(config)
+    w = parts.model.parameters.clone().numpy()
+    done = train(config, tmp_path / "run", workers=2)
+    rows = [Shard(k, 9, "iid", config.seed).rows(parts.data.train) for k in range(9)]
+    h, penalty = given.hessian() + L2 * np.eye(6), (L2 + mu) * np.eye(6)
+    p: Any = sum(len(part) / 90 * np.linalg.inv(given.hessian(part) + penalty) for part in rows)
+    way, before, wanted = np.zeros(6), np.inf, []
+    for _ in range(6):
+        g = given.gradient(w)
+        now = g @ p @ g
+        way, before = p @ g + now / before * way, now
+        w = w - g @ way / (way @ h @ way) * way
+        wanted.append(given.objective(w) - given.least)
+    found = [value - given.least for value in objectives(done)]
+    np.testing.assert_allclose(found[:4], wanted[:4], rtol=0.02)
+    assert found[5] < 1e-5 * found[0]
+    alone = train(given.job({**scheme, "conjugate": False}, stop={"steps": 6}), tmp_path / "alone")
+    assert found[5] < 0.1 * (objectives(alone)[-1] - given.least)
+    steps = [row["step_size"] for row in done.rows("step")]
+    assert min(steps[:4]) > 1.0 if mu else max(steps[:4]) < 1.0
+
+
+def test_a_direction_that_leads_nowhere_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the averaged way itself is searched, then mu is raised, and nothing is left of the past."""
+    given = ridge(tmp_path, 90, 6)
+    scheme = {"shards": 9, "safeguard": True, "conjugate": True, "mu": 0.1}
+    tried: list[tuple[int, torch.Tensor, float, bool]] = []
+    descend = GuardedDane._descend
+
+    def fails_twice(self: Any, context: Any, state: Any, start: Any, way: Any, slope: float) -> Any:
+        assert torch.equal(context.server.vectors[0], start)
+        tried.append((state.round, way.clone(), state.proximal, state.last is not None))
+        if [round_ for round_, *_ in tried].count(2) in (1, 2) and state.round == 2:
+            context.place(start + way)
+            self.measure(context, state)
+            return None
+        return descend(self, context, state, start, way, slope)
+
+    monkeypatch.setattr(GuardedDane, "_descend", fails_twice)
+    done = train(given.job(scheme, stop={"steps": 5}), tmp_path / "run", workers=2)
+    third = [entry for entry in tried if entry[0] == 2]
+    assert [(mu, kept) for _, _, mu, kept in third] == [(0.1, True), (0.1, True), (0.2, False)]
+    assert not torch.allclose(third[0][1], third[1][1])
+    assert [row["mu"] for row in done.rows("step")] == [0.1, 0.1, 0.2, 0.1, 0.1]
+    assert objectives(done) == sorted(objectives(done), reverse=True)
+
+
+def test_directions() -> None:
+    """Of hand-made numbers: bent by Hestenes and Stiefel's beta, or not where that would not lead down."""
+    scheme = Dane(name="dane", safeguard=True, conjugate=True)
+    way, gradient = torch.tensor([-1.0, -1.0]), torch.tensor([2.0, 1.0])
+    state = DaneState(1, gradient=gradient)
+
+    def found(last: list[float], last_gradient: list[float]) -> list[tuple[list[float], float]]:
+        state.last, state.last_gradient = torch.tensor(last), torch.tensor(last_gradient)
+        return [(p.tolist(), slope) for p, slope in scheme._directions(state, way, -3.0)]
+
+    plain = ([-1.0, -1.0], -3.0)
+    assert [p.tolist() for p, _ in scheme._directions(state, way, -3.0)] == [plain[0]]
+    # y = (1, 0): beta = 1 / <p, y>
+    assert found([2.0, -4.0], [1.0, 1.0]) == [([0.0, -3.0], -3.0), plain]
+    assert found([-2.0, 1.0], [1.0, 1.0]) == [plain]  # no curvature along it
+    assert found([-2.0, 1.0], [3.0, 1.0]) == [plain]  # beta is negative
+    assert found([2.0, 1.75], [1.0, 1.0]) == [plain]  # hardly downhill: -0.125 of -3
+    assert found([2.0, 1.25], [1.0, 1.0]) == [([0.0, -0.375], -0.375), plain]
+
+
+def test_conjugate_rounds_start_anew_where_no_step_is_found(tmp_path: Path) -> None:
+    loss = {"factory": "tests.schemes.test_lost:endless"}
+    scheme = {"name": "dane", "safeguard": True, "conjugate": True}
+    given = {"model": {"name": "softmax"}, "scheme": scheme}
+    done = train(
+        network(tiny(tmp_path), **given, loss=loss, stop={"steps": 6}, train=LONG), tmp_path
+    )
+    values = [done.rows("start")[0]["objective"], *objectives(done)]
+    assert all(later < value for value, later in pairwise(values))
+    assert done.rows("step")[0]["mu"] > 0.0
+
+
+def test_conjugate_needs_the_search(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"conjugate needs safeguard: true"):
+        network(tiny(tmp_path), scheme={"name": "dane", "conjugate": True})
+
+
 def test_the_safeguard_raises_mu_where_there_is_no_step(tmp_path: Path) -> None:
     """Local problems that have no minimum without it; after a full step it is halved."""
     loss = {"factory": "tests.schemes.test_lost:endless"}
@@ -141,9 +236,11 @@ def test_workers_leave_no_trace(solver: str, tmp_path: Path) -> None:
 LONG = {"epochs": 100_000, "batch_size": 4}
 
 
-@pytest.mark.parametrize("safeguard", [False, True])
-def test_resume_after_every_round(safeguard: bool, tmp_path: Path) -> None:
-    scheme = {"name": "dane", "shards": 3, "safeguard": safeguard, "local": {"passes": 4}}
+@pytest.mark.parametrize(
+    "search", [{}, {"safeguard": True}, {"safeguard": True, "conjugate": True}]
+)
+def test_resume_after_every_round(search: dict[str, bool], tmp_path: Path) -> None:
+    scheme = {"name": "dane", "shards": 3, **search, "local": {"passes": 4}}
     config = network(
         tiny(tmp_path, rows=43),
         model={"factory": "tests.zoo:normed"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,18 +37,20 @@ class Study:
     Attributes:
         setting: what all runs share.
         penalties: values of l2.
-        ways: values of mu, in units of l2, and whether with the safeguard.
+        ways: values of mu, in units of l2; whether with the safeguard, and with conjugate directions.
         crews: workers, and whether they are real ranks.
     """
 
     setting: Setting
-    penalties: tuple[float, ...] = (1e-3, 1e-4)
-    ways: tuple[tuple[float, bool], ...] = (
-        (0, False),
-        (1, False),
-        (3, False),
-        (0, True),
-        (0.5, True),
+    penalties: tuple[float, ...] = (1e-3, 3e-4, 1e-4)
+    ways: tuple[tuple[float, bool, bool], ...] = (
+        (0, False, False),
+        (1, False, False),
+        (3, False, False),
+        (0, True, False),
+        (0.5, True, False),
+        (0, True, True),
+        (0.5, True, True),
     )
     crews: tuple[tuple[int, bool], ...] = CREWS
 
@@ -99,7 +100,7 @@ def make(
 
 
 def page(study: Study, optima: Mapping[Penalty, Optimum], results: Mapping[Trial, Outcome]) -> str:
-    """The rounds of every run, with its gradient passes; the optima, and the best factors a round."""
+    """The rounds of every run, with its gradient passes; the optima, and the fewest rounds near them."""
     heads = [_head(*way) for way in study.ways]
     lines = [["l2", "workers", *heads], ["---:"] * (2 + len(heads))]
     for l2 in study.penalties:
@@ -116,15 +117,16 @@ def page(study: Study, optima: Mapping[Penalty, Optimum], results: Mapping[Trial
     head = ["l2", *(f"{count} shards" for count in shards)]
     limits = [head, ["---:"] * len(head)]
     for l2 in study.penalties:
-        factors = [optima[Penalty(l2)].factor(count) for count in shards]
-        texts = ["-" if math.isnan(factor) else f"{factor:.2f}" for factor in factors]
+        known = [optima[Penalty(l2)].limit(count) for count in shards]
+        texts = [f"{found.alone} / {found.together}" if found else "-" for found in known]
         limits.append([f"{l2:g}", *texts])
     bounds = "\n".join(f"| {' | '.join(line)} |" for line in limits)
     return f"{table}\n\n{found}\n\n{bounds}\n"
 
 
-def _head(mu: float, safeguard: bool) -> str:
-    return (f"mu = {mu:g} l2" if mu else "mu = 0") + (", safeguard" if safeguard else "")
+def _head(mu: float, safeguard: bool, conjugate: bool) -> str:
+    search = ", conjugate" if conjugate else ", safeguard" if safeguard else ""
+    return (f"mu = {mu:g} l2" if mu else "mu = 0") + search
 
 
 def _text(study: Study, outcome: Outcome | None) -> str:

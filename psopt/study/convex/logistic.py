@@ -8,7 +8,6 @@ Pixels are in [0, 1]. With s = 1 for the second digit and -1 for the first::
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import subprocess
 import sys
@@ -28,12 +27,13 @@ from psopt.record import EXITS, read_metrics, write_atomic
 from psopt.record.files import replacing
 from psopt.roles.display import Several
 from psopt.schemes.base import Scheme
-from psopt.study.convex.spread import Spread, spread
+from psopt.study.convex.limit import Limit, limit
 from psopt.study.virtual import run
 
 Array = npt.NDArray[np.float64]
 
 _EXACT = 1e-10  # relative error of F* that is let pass
+_MUS = 0.0, 0.3, 1.0, 3.0  # in units of l2, of which the limit takes the best
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Trial:
         mpi: on real ranks instead of virtual ones.
         mu: DANE's, in units of l2.
         safeguard: DANE's.
+        conjugate: DANE's.
     """
 
     l2: float
@@ -75,6 +76,7 @@ class Trial:
     mpi: bool
     mu: float
     safeguard: bool = False
+    conjugate: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,17 +103,17 @@ class Optimum:
     Attributes:
         value: F*.
         gradient_norm: Euclidean, there.
-        spreads: by the number of shards, as text: what ``Spread`` says of them.
+        limits: by the number of shards, as text: what ``Limit`` says of them.
     """
 
     value: float
     gradient_norm: float
-    spreads: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    limits: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
-    def factor(self, shards: int) -> float:
-        """What is left of F - F* after a round, at best; NaN where it was not asked for."""
-        found = self.spreads.get(str(shards))
-        return Spread(*found).factor if found else math.nan
+    def limit(self, shards: int) -> Limit | None:
+        """The fewest rounds near the optimum; None where it was not asked for."""
+        found = self.limits.get(str(shards))
+        return Limit(*found) if found else None
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ def sections(setting: Setting, trial: Trial, data: Path) -> dict[str, Any]:
             "name": "dane",
             "mu": trial.mu * trial.l2,
             "safeguard": trial.safeguard,
+            "conjugate": trial.conjugate,
             "local": {"solver": "lbfgs", "gamma": setting.gamma, "passes": 200},
         },
         "train": {"epochs": 10**9, "batch_size": 1 << 14},
@@ -187,7 +190,9 @@ def run_trial(setting: Setting, trial: Trial, data: Path, optimum: Optimum) -> O
     stop = {"objective": optimum.value * (1 + setting.tolerance), "steps": setting.rounds}
     config = _job(sections(setting, trial, data) | {"stop": stop})
     if trial.mpi:
-        name = f"mpi-{trial.l2:g}-{trial.workers}-{trial.mu:g}-{trial.safeguard:d}"
+        name = (
+            f"mpi-{trial.l2:g}-{trial.workers}-{trial.mu:g}-{trial.safeguard:d}{trial.conjugate:d}"
+        )
         end, rows = _on_ranks(config, data.with_name(name))
     else:
         ended = run(config, Several([]))
@@ -207,7 +212,7 @@ def minimum(
         l2: weight of the penalty.
         data: the digits.
         solve: finds w*.
-        shards: numbers of shards whose ``Spread`` is wanted.
+        shards: numbers of shards whose ``Limit`` is wanted, from w = 0 on.
 
     Raises:
         ValueError: the gradient that it ends with is not tiny.
@@ -224,12 +229,13 @@ def minimum(
         raise ValueError(
             f"l2 = {l2:g}: the gradient at the optimum that was found is {norm:.1e} long"
         )
-    found = {}
+    found, wanted, mus = {}, setting.tolerance * value, [mu * l2 for mu in _MUS]
     for count in shards:
         parts = [rows[Shard(k, count, "iid", config.seed).rows(train)] for k in range(count)]
         hessians = [Logistic(part, l2).hessian(w) for part in parts]
-        known = spread(problem.hessian(w), hessians, [len(part) / len(rows) for part in parts])
-        found[str(count)] = (known.least, known.most)
+        weights = [len(part) / len(rows) for part in parts]
+        known = limit(problem.hessian(w), hessians, weights, w, wanted, mus)
+        found[str(count)] = (known.alone, known.together)
     return Optimum(value, norm, found)
 
 

@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 from psopt.data.dataset import open_dataset
 from psopt.study.convex.digits import Penalty, Study, make, page, trials
+from psopt.study.convex.limit import Limit, limit
 from psopt.study.convex.logistic import (
     Array,
     Logistic,
@@ -23,10 +24,10 @@ from psopt.study.convex.logistic import (
     minimum,
     run_trial,
 )
-from psopt.study.convex.spread import spread
 
 SETTING = Setting(gamma=1e-3, rounds=12)
-STUDY = Study(SETTING, (0.1, 0.01), ((0.0, False), (3.0, True)), ((2, False), (2, True)))
+WAYS = ((0.0, False, False), (3.0, True, False))
+STUDY = Study(SETTING, (0.1, 0.01), WAYS, ((2, False), (2, True)))
 
 
 def newton(f: Logistic) -> Array:
@@ -108,7 +109,7 @@ def formula(trial: Trial) -> Outcome:
 
 def test_page() -> None:
     optima = {
-        Penalty(0.1): Optimum(0.25, 1e-13, {"2": [1.0, 3.0]}),
+        Penalty(0.1): Optimum(0.25, 1e-13, {"2": [5, 3]}),
         Penalty(0.01): Optimum(0.125, 2e-13),
     }
     results = {trial: formula(trial) for trial in trials(STUDY) if not (trial.mpi and trial.mu)}
@@ -118,10 +119,10 @@ def test_page() -> None:
 
 def test_an_interrupted_study_goes_on(mnist: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    study = Study(SETTING, (0.1,), ((0.0, False),), ((2, False),))
+    study = Study(SETTING, (0.1,), WAYS[:1], ((2, False),))
     text = make(study, mnist, tmp_path / "out", newton, said.append)
     assert len(said) == 2
-    more = Study(SETTING, (0.1,), ((0.0, False), (3.0, True)), ((2, False),))
+    more = Study(SETTING, (0.1,), WAYS, ((2, False),))
     make(more, mnist, tmp_path / "out", newton, said.append)
     assert len(said) == 3
     assert "mu=3.0" in said[-1]
@@ -130,24 +131,35 @@ def test_an_interrupted_study_goes_on(mnist: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "logistic.md").read_text(encoding="utf-8") == text
 
 
-def test_spread_of_shards() -> None:
-    """Of diagonal Hessians: the harmonic mean says how much is lost; equal shards lose nothing."""
+def test_the_fewest_rounds() -> None:
+    """Of diagonal Hessians: conjugate directions need one round for each eigenvalue of P H."""
     shards = [np.diag([1.0, 4.0, 2.0]), np.diag([3.0, 4.0, 8.0])]
-    found = spread((shards[0] + shards[1]) / 2, shards, [0.5, 0.5])
-    assert (found.least, found.most) == pytest.approx((1.0, 25 / 16))
-    assert found.factor == pytest.approx((9 / 41) ** 2)
-    skewed = spread(0.25 * shards[0] + 0.75 * shards[1], shards, [0.25, 0.75])
-    assert skewed.most == pytest.approx(max(2.5 * (0.25 + 0.25), 6.5 * (0.125 + 0.75 / 8)))
-    assert spread(shards[0], [shards[0]] * 3, [0.2, 0.3, 0.5]).factor == pytest.approx(
-        0.0, abs=1e-20
-    )
+    mean, start = (shards[0] + shards[1]) / 2, np.array([1.0, -2.0, 3.0])
+    found = limit(mean, shards, [0.5, 0.5], start, 1e-20)
+    assert found.together == 3  # P H is diag(4/3, 1, 25/16)
+    worst = (9 / 41) ** 2  # what a step leaves of the gap, at most
+    first = start @ mean @ start / 2
+    assert 3 < found.alone <= math.ceil(math.log(1e-20 / first) / math.log(worst))
+    assert limit(mean, shards, [0.5, 0.5], start, 1e-20, (0.0, 1e3)) == found
+    assert limit(mean, shards, [0.5, 0.5], start, first) == Limit(0, 0)
+    assert limit(mean, [mean] * 3, [0.2, 0.3, 0.5], start, 1e-20) == Limit(1, 1)
 
 
-def test_an_optimum_knows_the_spread(mnist: Path, tmp_path: Path) -> None:
+def test_an_optimum_knows_the_limit(mnist: Path, tmp_path: Path) -> None:
     data = digits(mnist, SETTING, tmp_path / "digits.h5")
     optimum = minimum(SETTING, 0.01, data, newton, (3,))
-    least, most = optimum.spreads["3"]
-    assert 0.99 < least < 1.1
-    assert least < most < 3.0
-    assert 0.0 < optimum.factor(3) == pytest.approx(((most - least) / (most + least)) ** 2)
-    assert math.isnan(optimum.factor(4))
+    found = optimum.limit(3)
+    assert found is not None
+    assert 2 <= found.together <= found.alone <= 10
+    assert optimum.limit(4) is None
+
+
+def test_conjugate_directions_save_rounds(mnist: Path, tmp_path: Path) -> None:
+    data = digits(mnist, SETTING, tmp_path / "digits.h5")
+    optimum = minimum(SETTING, 1e-4, data, newton)
+    plain, conjugate = (
+        run_trial(SETTING, Trial(1e-4, 16, False, 0.0, True, bend), data, optimum)
+        for bend in (False, True)
+    )
+    assert (plain.end, conjugate.end) == ("objective", "objective")
+    assert conjugate.rounds <= plain.rounds - 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import h5py
@@ -12,7 +12,7 @@ import pytest
 from psopt.data.dataset import open_dataset
 from psopt.data.plan import TicketBook
 from psopt.data.shards import Shard
-from psopt.study.book import OtherStudy
+from psopt.study.book import Book, OtherStudy
 from psopt.study.convex.main import make
 from psopt.study.convex.plan import Cell, Study, chosen, columns, next_trial
 from psopt.study.convex.ridge import Outcome, Setting, Trial, dataset, methods, run_trial
@@ -162,3 +162,27 @@ def test_an_interrupted_study_goes_on(tmp_path: Path) -> None:
     assert len(said) == 4
     with pytest.raises(OtherStudy, match="another setting"):
         make(replace(study, setting=replace(SMALL, l2=0.1)), tmp_path, said.append)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A setting, a run or what came of it: what has a default may be missing in an older file."""
+
+    a: int
+
+
+@dataclass(frozen=True)
+class Newer:
+    b: int
+    c: bool = False
+
+
+def test_results_of_an_older_version(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text('{"a": 1}\n{"a": 2, "b": 3, "gone": 4}\n')
+    book = Book(path, Plain(1), Plain, Newer)
+    book.close()
+    assert book.results == {Plain(2): Newer(3, False)}
+    path.write_text('{"a": 1}\n{"a": 2, "c": true}\n')
+    with pytest.raises(OtherStudy, match=r"of another version .*'b'"):
+        Book(path, Plain(1), Plain, Newer)
