@@ -212,12 +212,14 @@ def _launch(request: Any, ranks: int | None) -> int:
 def _be_a_rank(request: Any, ranks: int | None, notes: Any, stop: StopRequest) -> int:
     """One rank of a job: the coordinator where rank is 0, else a worker."""
     from psopt.crew.guard import guarded
-    from psopt.crew.process import keep_memory
+    from psopt.crew.process import keep_memory, short_addresses
     from psopt.processes import fine_timers
 
     faulthandler.enable()
     fine_timers()
     keep_memory()
+    short_addresses(os.environ)
+    notes.meeting()
     from psopt.crew.mpi import World, WorldError
     from psopt.launch.mpirun import alone
 

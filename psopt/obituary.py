@@ -46,12 +46,17 @@ def obituary(rank: str | None, process: int, code: int, *, fatal: bool) -> str:
         code: its exit code, negative for a signal.
         fatal: whether the job ends by this.
     """
-    who = "a rank"
-    if rank is not None:
-        role = {"0": "coordinator"}.get(rank, f"worker {int(rank) - 1}")
-        who = f"rank {rank} ({role})"
     end = _ENDS if fatal else ""
-    return f"psopt: {who} on {socket.gethostname()}, process {process}, {_how(code)}{end}"
+    return f"psopt: {_who(rank)} on {socket.gethostname()}, process {process}, {_how(code)}{end}"
+
+
+def never_met(rank: str | None, process: int, seconds: float) -> str:
+    """The line for a rank that MPI has not brought together with the others."""
+    return (
+        f"psopt: {_who(rank)} on {socket.gethostname()}, process {process}: MPI has not brought the ranks "
+        f"together within {seconds:g} s: one of them is missing, or the launcher and this MPI do not "
+        "understand each other (psopt doctor; srun --mpi=list)"
+    )
 
 
 def given_up(rank: int, host: str, process: int, why: str) -> str:
@@ -64,6 +69,13 @@ def death_in(line: bytes) -> Death | None:
     """Who has ended the job by dying, where a line says so; whatever stands around that."""
     found = _DEATH.search(line)
     return found and Death(int(found[1]), None if found[2] is None else int(found[2]))
+
+
+def _who(rank: str | None) -> str:
+    if rank is None:
+        return "a rank"
+    role = "coordinator" if rank == "0" else f"worker {int(rank) - 1}"
+    return f"rank {rank} ({role})"
 
 
 def _how(code: int) -> str:

@@ -9,6 +9,8 @@ import contextlib
 import ctypes
 import os
 import signal
+from collections.abc import MutableMapping
+from importlib.metadata import PackageNotFoundError, distribution
 
 from psopt.processes import signal_at_parents_death
 
@@ -44,3 +46,16 @@ def die_with_parent(parent: int | None = None) -> None:
     signal_at_parents_death(signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def short_addresses(environ: MutableMapping[str, str]) -> None:
+    """Have MPICH's wheel under Slurm's pmi2 use addresses that this PMI can take. Call it before MPI begins.
+
+    It speaks PMI's first version there, of which Slurm cuts lines at 1,024 bytes. UCX sends a block of
+    4 KiB in pieces whose length depends on what memory happens to hold; now and then one is too long, and
+    the ranks wait for each other for ever. Libfabric's addresses are short. A choice that was made is kept.
+    """
+    if environ.get("SLURM_MPI_TYPE") == "pmi2" and "PMI_FD" in environ:
+        with contextlib.suppress(PackageNotFoundError):
+            distribution("mpich")
+            environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")

@@ -6,6 +6,8 @@ before anything large is loaded: the child goes on as the rank, the parent waits
 
 - says which rank left without finishing, and how: by a signal, or by an exit in the middle;
 - ends with status 0 only when the rank has finished;
+- ends a rank that MPI does not bring together with the others, and says so: where one of them is missing,
+  or the launcher and MPI misunderstand each other, all would wait for ever;
 - kills what the rank started and left running (it adopts them, Linux), and the rank itself when
   that has failed or finished but does not come to its end, or when mpirun is gone. Who has finished
   has everything on disk, so a rank that hangs in MPI's Finalize costs patience and not its status.
@@ -21,12 +23,12 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import psutil
 
 from psopt.crew.process import die_with_parent
-from psopt.obituary import obituary
+from psopt.obituary import never_met, obituary
 from psopt.processes import adopt_orphans, kill_children, rank_of, signal_at_parents_death
 
 TOLERANT = os.environ.get("OMPI_MCA_mpi_ft_enable") == "1"  # noqa: SIM112 - Open MPI's own name
@@ -35,6 +37,10 @@ TOLERANT = os.environ.get("OMPI_MCA_mpi_ft_enable") == "1"  # noqa: SIM112 - Ope
 PATIENCE = 30.0
 """Seconds for a rank that has finished to come to its end, MPI's Finalize included."""
 
+MEETING = 300.0
+"""Seconds for MPI to bring the ranks together once one is there; ``PSOPT_MEETING_SECONDS`` says otherwise."""
+
+_LONGEST = 1e6  # seconds that anybody may ask for
 _PATIENCE_WITH_FAILED = 5.0  # seconds for a rank that has failed to come to its end
 _PAUSE = 0.2  # who kills a rank for another one's failure reaches its supervisor within this time
 _TOGETHER = (
@@ -43,7 +49,7 @@ _TOGETHER = (
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _SLURM = "slurmstepd"
 _MPIRUN = 2.0  # seconds for mpirun to end by itself
-_RANK, _DISPENSABLE, _FAILED, _FINISHED = b"r", b"d", b"x", b"f"
+_MEETING, _RANK, _DISPENSABLE, _FAILED, _FINISHED = b"m", b"r", b"d", b"x", b"f"
 
 
 class Notes:
@@ -56,8 +62,12 @@ class Notes:
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = descriptor
 
+    def meeting(self) -> None:
+        """MPI is about to bring the ranks together."""
+        self._write(_MEETING)
+
     def rank(self, rank: int) -> None:
-        """This process is that rank."""
+        """This process is that rank: they are together."""
         self._write(_RANK + str(rank).encode())
 
     def dispensable(self) -> None:
@@ -115,7 +125,7 @@ class _Supervisor:
         self._process, self._words, self._listening = process, words, True
         self._patience = patience
         self._rank = rank_of(os.environ)
-        self._finished = self._failed = self._dispensable = False
+        self._finished = self._failed = self._dispensable = self._meeting = False
         self._deadline: float | None = None
         self._status = 1  # with which the rank means to end
         self._impatient = False
@@ -186,12 +196,16 @@ class _Supervisor:
         elif word.startswith(_FAILED):
             self._failed = True
             self._mean_to_end(int(word.removeprefix(_FAILED)), _PATIENCE_WITH_FAILED)
+        elif word.startswith(_MEETING):
+            self._meeting, self._deadline = True, time.monotonic() + meeting_seconds(os.environ)
         else:
+            self._meeting, self._deadline = False, None
             self._rank = word.removeprefix(_RANK).decode()
 
     def _mean_to_end(self, status: int, patience: float) -> None:
         """The rank is about to end with ``status``; what it holds on to then is of no use to anybody."""
         self._status, self._deadline = status, time.monotonic() + patience
+        self._meeting = False
 
     def _see_mpirun_off(self) -> None:
         """Have a process of its own end mpirun, should that go on without this rank; others wait for it.
@@ -219,6 +233,12 @@ class _Supervisor:
         """Say what nobody else can say of the end; the exit status."""
         if self._finished and self._impatient:
             return self._status
+        if self._meeting and self._impatient:
+            text = never_met(self._rank, self._process, meeting_seconds(os.environ))
+            print(text, file=sys.stderr, flush=True)
+            time.sleep(_TOGETHER)
+            self._see_mpirun_off()
+            return 1
         if code < 0:
             time.sleep(_PAUSE)
         quiet = self._failed or -code in self._received
@@ -236,6 +256,15 @@ class _Supervisor:
         if code < 0:
             return self._status if self._impatient else 128 - code
         return code if self._finished else code or 1
+
+
+def meeting_seconds(environ: Mapping[str, str]) -> float:
+    """How long ranks wait for each other while MPI begins; what is no such number is passed over."""
+    with contextlib.suppress(ValueError):
+        given = float(environ.get("PSOPT_MEETING_SECONDS", ""))
+        if 0 < given <= _LONGEST:
+            return given
+    return MEETING
 
 
 def _is_there(process: int) -> bool:

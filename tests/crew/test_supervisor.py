@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from psopt.crew.supervisor import meeting_seconds
+
 HOST = socket.gethostname()
 START = """
 import os, signal, subprocess, sys, time
@@ -104,6 +106,55 @@ def test_a_rank_that_nobody_knows() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(f"psopt: a rank on {HOST}, process ")
+
+
+NOT_MET = START.replace("notes.rank(2)", "notes.meeting()")
+
+
+def test_ranks_that_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in MPI_Init where one is missing."""
+    monkeypatch.setenv("PSOPT_MEETING_SECONDS", "0.5")
+    words = [sys.executable, "-c", NOT_MET + "time.sleep(600)"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        rf"psopt: a rank on {HOST}, process \d+: MPI has not brought the ranks together "
+        r"within 0.5 s: one of them is missing, or the launcher and this MPI do not understand each "
+        r"other \(psopt doctor; srun --mpi=list\)\n",
+        done.stderr,
+    )
+
+
+def test_one_that_has_said_why_before_they_met() -> None:
+    """And then does not end: it is no rank that waits for others."""
+    words = [sys.executable, "-c", NOT_MET + "notes.failed(2); time.sleep(600)"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "")
+
+
+def test_ranks_that_have_met_have_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PSOPT_MEETING_SECONDS", "0.3")
+    words = [sys.executable, "-c", NOT_MET + "notes.rank(2); time.sleep(1); notes.finished()"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        (None, 300),
+        ("20", 20),
+        ("", 300),
+        ("soon", 300),
+        ("-1", 300),
+        ("nan", 300),
+        ("inf", 300),
+        ("1e10", 300),
+    ],
+)
+def test_how_long_ranks_wait_for_each_other(given: str | None, seconds: float) -> None:
+    environ = {} if given is None else {"PSOPT_MEETING_SECONDS": given}
+    assert meeting_seconds(environ) == seconds
 
 
 def test_a_rank_that_has_said_why() -> None:

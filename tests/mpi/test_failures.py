@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.mpi.ranks import HOST, Running, command, failing_job, launcher, module
+from tests.mpi.ranks import HOST, Running, command, failing_job, launcher, module, run
 
 pytestmark = pytest.mark.mpi
 
@@ -101,3 +102,15 @@ def check(said: str, cause: str, out: Path, *, resumable: bool) -> None:
     assert len(blamed) == 1, said
     assert f"run directory: {out}\n" in said.replace("\r", "")
     assert (f"go on with: psopt run --resume {out}" in said) == resumable, said
+
+
+def test_ranks_that_do_not_meet(tmp_path: Path) -> None:
+    """One never calls MPI_Init; the others wait in it, and no longer than they are to."""
+    hangs = "import time; from psopt.crew.supervisor import supervise; supervise(); time.sleep(600)"
+    never = [":", "-n", "1", sys.executable, "-c", hangs]
+    words = [*module(1), failing_job(tmp_path, "asp"), "--out", tmp_path / "run", *never]
+    status, said = run(words, tmp_path, environment={"PSOPT_MEETING_SECONDS": "3"})
+    assert status != 0
+    assert re.search(rf"psopt: rank 0 \(coordinator\) on {HOST}, process \d+: MPI has not", said)
+    assert "together within 3 s: one of them is missing" in said
+    assert not (tmp_path / "run").exists()
