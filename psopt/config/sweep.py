@@ -22,6 +22,7 @@ SEED = "seed"
 
 _Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _Values = Annotated[list[Any], Field(min_length=1)]
+_Seeds = Annotated[list[_Seed], Field(min_length=1)] | Annotated[int, Field(ge=1, le=MOST_RUNS)]
 _Bounds = tuple[FiniteFloat, FiniteFloat]
 
 
@@ -87,7 +88,7 @@ class SweepConfig(Section):
     )
     simulate: bool = Field(default=False, description="Run on the virtual cluster, without ranks.")
 
-    @field_validator("seeds", mode="before")
+    @field_validator("seeds", mode="before", json_schema_input_type=_Seeds | None)
     @classmethod
     def _count(cls, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):

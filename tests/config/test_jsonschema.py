@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from psopt.config import job_schema
+from psopt.config import job_schema, sweep_schema
 from psopt.config.torch_options import OPTIMIZERS, SCHEDULERS
 from tests.config.support import Job
 
@@ -63,3 +63,14 @@ def test_names_of_torch_are_listed() -> None:
     names = schema()["$defs"]["OptimizerConfig"]["properties"]["name"]["enum"]
     assert {"SGD", "AdamW"} <= set(names)
     assert not {"LBFGS", "SparseAdam", "Optimizer"} & set(names)
+
+
+def test_of_sweeps() -> None:
+    found = json.loads(sweep_schema())
+    for section in objects(found):
+        assert section["additionalProperties"] is False
+        for key, value in section["properties"].items():
+            assert value.get("description"), f"{section['title']}.{key}"
+    kinds = {each["type"] for each in found["properties"]["seeds"]["anyOf"]}
+    assert kinds == {"array", "integer", "null"}
+    assert found["required"] == ["name", "base"]
