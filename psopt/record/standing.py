@@ -77,7 +77,7 @@ class Standing:
 
     Attributes:
         state: of the run.
-        reason: in a few words; empty for a run that is done.
+        reason: in a few words; of a run that is done, what ended it, as in its summary.
         summary: its outcome, empty where there is none.
     """
 
@@ -163,17 +163,16 @@ def read_ended(path: Path) -> Ended | None:
 
 
 def _with_summary(run: RunDirectory, summary: dict[str, Any], ended: Ended | None) -> Standing:
-    status = summary.get("status")
+    status, reason = summary.get("status"), summary.get("reason")
+    said = reason if isinstance(reason, str) else "no reason"
     if status == "completed":
-        return Standing(State.DONE, "", summary)
+        return Standing(State.DONE, said, summary)
     if ended is not None and ended.stopped and _is_newer(_ended_path(run.path), run.summary_path):
         return Standing(State.MISSING, f"{_STOPPED} before its end", summary)
-    reason = summary.get("reason")
     if status == "stopped":
         return Standing(State.MISSING, f"{_STOPPED} by {reason}, with a checkpoint", summary)
     if not isinstance(status, str):
         return Standing(State.UNKNOWN, f"{run.summary_path}: it has no status", summary)
-    said = reason if isinstance(reason, str) else "no reason"
     return Standing(State.FAILED, said if status == "failed" else f"{status}: {said}", summary)
 
 

@@ -128,4 +128,5 @@ def _cells(entry: SweepEntry, standing: Standing, sweep: bool) -> tuple[str, ...
 def _figures(standing: Standing) -> str:
     accuracy, seconds = standing.summary.get("test_accuracy"), standing.summary.get("seconds")
     text = f", test accuracy {100 * accuracy:.2f} %" if isinstance(accuracy, int | float) else ""
-    return text + (f", {seconds:.4g} s of training" if isinstance(seconds, int | float) else "")
+    text += f", {seconds:.4g} s of training" if isinstance(seconds, int | float) else ""
+    return f"{text}, ended by {one_line(standing.reason)}"

@@ -57,7 +57,7 @@ def test_prepared_only(run: RunDirectory) -> None:
 
 def test_done(run: RunDirectory) -> None:
     summary = ended(run, "completed")
-    assert standing_of(run.path) == Standing(State.DONE, "", dict(summary))
+    assert standing_of(run.path) == Standing(State.DONE, "why", dict(summary))
 
 
 @pytest.mark.parametrize(("status", "reason"), [("failed", "why"), ("diverged", "diverged: why")])

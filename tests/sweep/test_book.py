@@ -29,7 +29,8 @@ def book(tmp_path: Path) -> Book:
     )
     for run in (done, failed, stopped, unknown):
         run.write_config("name: x\n")
-    done.write_summary({"status": "completed", "test_accuracy": 0.5, "seconds": 2.0, "steps": 4})
+    figures = {"test_accuracy": 0.5, "seconds": 2.0, "steps": 4}
+    done.write_summary({"status": "completed", "reason": "epochs", **figures})
     failed.write_summary({"status": "failed", "reason": "worker 1 raised"})
     write_ended(stopped.path, Ended(143, stopped=True))
     unknown.environment_path.write_text('{"hostname": "elsewhere"}')
@@ -138,7 +139,7 @@ def test_status_of_a_sweep(book: Book) -> None:
     ids = [run.id for run in book.plan.runs]
     failed = book.directory.run_path(ids[1])
     assert status_text(found).splitlines() == [
-        f"done     {ids[0]}  seed=1  test accuracy 50.00 %, 2 s of training",
+        f"done     {ids[0]}  seed=1  test accuracy 50.00 %, 2 s of training, ended by epochs",
         f"failed   {ids[1]}  seed=2",
         "    worker 1 raised",
         f"    log: {failed}/log.txt",
