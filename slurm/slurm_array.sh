@@ -15,6 +15,10 @@
 set -eu
 cd /home/user/digits
 
+# Slurm warns this shell 120 s before the time limit; the ranks are to know.
+warned='' step=''
+trap 'warned=yes; [ -z "$step" ] || kill -s USR2 "$step" || true' USR2
+
 # A line of `runs` is a run; what it says is kept in its directory.
 sweep=/home/user/digits/sweeps/rates
 runs="$sweep/batch/0001/runs"
@@ -37,15 +41,17 @@ for ((n = 0; n < ${SLURM_RESTART_COUNT:-0}; n++)); do
   srun --mpi=none --nodes=1 --ntasks=1 true || true
 done
 
-# Slurm warns this shell 120 s before the time limit; the ranks are to know.
-warned='' step=''
-trap 'warned=yes; kill -s USR2 "$step" || true' USR2
-srun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$cpus" \
-  /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" &
-step=$!
-while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
-status=0
-wait "$step" || status=$?
+if [ -z "$warned" ]; then
+  srun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$cpus" \
+    /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" &
+  step=$!
+  while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
+  status=0
+  wait "$step" || status=$?
+else
+  echo "warned before the ranks were started: the lines above took too long" >&2
+  status=1
+fi
 
 # 2 and 3 are a job that is not valid, and one that diverged: they would do so again.
 if [ -n "$warned" ] && compgen -G "$run/checkpoints/step-*.h5" > /dev/null; then

@@ -16,6 +16,10 @@
 set -eu
 cd /home/user/digits
 
+# Slurm warns this shell 120 s before the time limit; the ranks are to know.
+warned='' step=''
+trap 'warned=yes; [ -z "$step" ] || kill -s USR2 "$step" || true' USR2
+
 set +u # for files that are not written for it
 # A shell of a batch job may not know `module` yet.
 # shellcheck source=/dev/null
@@ -33,14 +37,16 @@ else
   job=("$run/batch/job.yaml" --out "$run")
 fi
 
-# Slurm warns this shell 120 s before the time limit; the ranks are to know.
-step=''
-trap 'kill -s USR2 "$step" || true' USR2
-yhrun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$cpus" \
-  /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" &
-step=$!
-while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
-status=0
-wait "$step" || status=$?
+if [ -z "$warned" ]; then
+  yhrun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$cpus" \
+    /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" &
+  step=$!
+  while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
+  status=0
+  wait "$step" || status=$?
+else
+  echo "warned before the ranks were started: the lines above took too long" >&2
+  status=1
+fi
 
 exit "$status"

@@ -74,6 +74,7 @@ def script(config: JobConfig[Any], site: Site, start: Start) -> str:
         start,
         ["#!/bin/bash", *directives(config, site, log, place(config))],
         ["set -eu", f"cd {shlex.quote(str(start.folder))}"],
+        [*_trap(config)],
         [*_environment(config, site)],
         [f"run={shlex.quote(str(start.run))}", *_first_or_again("batch/job.yaml")],
         [*_ranks(config, site, start)],
@@ -101,6 +102,7 @@ def array_script(config: JobConfig[Any], site: Site, start: Start, array: Array)
         start,
         ["#!/bin/bash", *head, directive("--array", indices)],
         ["set -eu", f"cd {shlex.quote(str(start.folder))}"],
+        [*_trap(config)],
         [
             "# A line of `runs` is a run; what it says is kept in its directory.",
             f"sweep={shlex.quote(str(start.run))}",
@@ -151,7 +153,7 @@ def _first_or_again(job: str) -> Iterator[str]:
 
 
 def _ranks(config: JobConfig[Any], site: Site, start: Start) -> Iterator[str]:
-    """Start the ranks of `job`, hand the warning on to them, and wait; leaves `status` and `warned`."""
+    """Start the ranks of `job` and wait for them; leaves `status`."""
     batch = config.batch
     program = f'{shlex.quote(str(start.python))} -m psopt run "${{job[@]}}"'
     options = ["--export=ALL", f"--mpi={start.mpi}", "--kill-on-bad-exit=1"]
@@ -164,37 +166,43 @@ def _ranks(config: JobConfig[Any], site: Site, start: Start) -> Iterator[str]:
         yield f"  {shlex.quote(site.commands.launch)}{groups} --mpi=none --nodes=1 --ntasks=1 true || true"
         yield "done"
         yield ""
-    yield from _trap(config)
     if batch.heterogeneous:
-        yield f'{launch} --het-group=0 --cpus-per-task="$cpus" {program} \\'
-        yield f'  : --het-group=1 --cpus-per-task="$cpus" {program} &'
+        yield from _unless_warned(
+            f'{launch} --het-group=0 --cpus-per-task="$cpus" {program} \\',
+            f'  : --het-group=1 --cpus-per-task="$cpus" {program} &',
+        )
     else:
-        yield f'{launch} --cpus-per-task="$cpus" \\'
-        yield f"  {program} &"
-    yield from _WAIT
+        yield from _unless_warned(f'{launch} --cpus-per-task="$cpus" \\', f"  {program} &")
 
 
 def _alone(config: JobConfig[Any], start: Start) -> Iterator[str]:
     """The same of a run on the virtual cluster, which is one process."""
-    yield from _trap(config)
-    yield f'{shlex.quote(str(start.python))} -m psopt run "${{job[@]}}" --simulate &'
-    yield from _WAIT
+    yield from _unless_warned(
+        f'{shlex.quote(str(start.python))} -m psopt run "${{job[@]}}" --simulate &'
+    )
 
 
 def _trap(config: JobConfig[Any]) -> Iterator[str]:
+    """Hand a warning on to the ranks; leaves `warned`, and wants their `step`."""
     batch = config.batch
-    note = "warned=yes; " if batch.requeue else ""
     yield f"# Slurm warns this shell {batch.signal_seconds} s before the time limit; the ranks are to know."
-    yield "warned='' step=''" if batch.requeue else "step=''"
-    yield f"""trap '{note}kill -s {batch.signal} "$step" || true' {batch.signal}"""
+    yield "warned='' step=''"
+    tell = f'[ -z "$step" ] || kill -s {batch.signal} "$step" || true'
+    yield f"trap 'warned=yes; {tell}' {batch.signal}"
 
 
-_WAIT = (
-    "step=$!",
-    'while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early',
-    "status=0",
-    'wait "$step" || status=$?',
-)
+def _unless_warned(*launch: str) -> Iterator[str]:
+    """Start the step in the background and wait; one that would have to stop at once is not started."""
+    yield 'if [ -z "$warned" ]; then'
+    yield from (f"  {line}" for line in launch)
+    yield "  step=$!"
+    yield '  while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early'
+    yield "  status=0"
+    yield '  wait "$step" || status=$?'
+    yield "else"
+    yield '  echo "warned before the ranks were started: the lines above took too long" >&2'
+    yield "  status=1"
+    yield "fi"
 
 
 def _ending(config: JobConfig[Any], site: Site, job: str) -> Iterator[str]:

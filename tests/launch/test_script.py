@@ -103,7 +103,7 @@ def test_little_is_asked_for_without_a_section() -> None:
 def test_own_commands_are_in_the_script() -> None:
     commands = "batch.commands={launch: /opt/slurm/bin/srun, control: /opt/slurm/bin/scontrol}"
     written = script(*prepared(commands), START)
-    assert "\n/opt/slurm/bin/srun --export=ALL " in written
+    assert "\n  /opt/slurm/bin/srun --export=ALL " in written
     assert ' /opt/slurm/bin/scontrol requeue "$SLURM_JOB_ID"' in written
 
 

@@ -217,6 +217,22 @@ class TestWarning:
         assert self.warned(node, node.write()) == (9, "warned 1\n")
         assert not (node.told / "scontrol").exists()
 
+    @pytest.mark.parametrize("saved", [False, True])
+    def test_before_the_ranks_are_started(self, node: Node, saved: bool) -> None:
+        (node.run / "checkpoints").mkdir()
+        if saved:
+            (node.run / "checkpoints" / "step-000000000200.h5").touch()
+        slow = 'touch "$TOLD/ready"\nwhile [ ! -e "$TOLD/go" ]; do sleep 0.05; done\n'
+        node.program("slow", f"#!/bin/bash\n{slow}")
+        with node.waiting(node.write("batch.preamble=[slow]")) as process:
+            os.kill(process.pid, signal.SIGUSR2)
+            (node.told / "go").touch()
+            _, err = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 1
+        assert "warned before the ranks were started" in err
+        assert not (node.told / "srun").exists()
+        assert (node.told / "scontrol").exists() == saved
+
     def test_without_requeue(self, node: Node) -> None:
         (node.run / "checkpoints").mkdir()
         (node.run / "checkpoints" / "step-000000000200.h5").touch()

@@ -128,7 +128,7 @@ def test_ranks_are_started_by_srun(sbatch: Sbatch, tmp_path: Path) -> None:
         "#SBATCH --job-name=rates\n",
         "#SBATCH --ntasks=4\n",
         "#SBATCH --nodes=2\n",
-        "\nsrun ",
+        "\n  srun ",
     ):
         assert line in made.text
     assert "--simulate" not in made.text
