@@ -34,13 +34,13 @@ class AideState(DaneState):
 
     Attributes:
         center: y, (n,); None before the first round.
-        previous: w at the last change of y, (n,).
+        last: w at the last change of y, (n,).
         z: of the recurrence.
         inner: rounds since the last change of y.
     """
 
     center: Tensor | None = None
-    previous: Tensor | None = None
+    last: Tensor | None = None
     z: float = 0.5
     inner: int = 0
 
@@ -67,7 +67,7 @@ class Aide(DaneScheme):
         """One round of Inexact DANE on F_tau, and the change of y when it is due."""
         w = context.server.vectors[0].clone()
         if state.center is None:
-            state.center, state.previous = w.clone(), w.clone()
+            state.center, state.last = w.clone(), w.clone()
         pulled = state.gradient + (w - state.center) * self.tau
         way = self.way(context, state, pulled)
         context.place(w + way)
@@ -83,6 +83,6 @@ class Aide(DaneScheme):
         b = z * z - q
         new = (-b + math.sqrt(b * b + 4 * z * z)) / 2
         beta = z * (1 - z) / (z * z + new)
-        assert state.previous is not None
-        state.center = w + (w - state.previous) * beta
-        state.previous, state.z, state.inner = w, new, 0
+        assert state.last is not None
+        state.center = w + (w - state.last) * beta
+        state.last, state.z, state.inner = w, new, 0

@@ -75,13 +75,13 @@ class DaneState(ShardState):
 
     Attributes:
         proximal: mu of the next round.
-        last: p of the last round, (n,); None where there is none to go on from.
-        last_gradient: g at the start of that round, (n,).
+        direction: p of the last round, (n,); None where there is none to go on from.
+        direction_gradient: g at the start of that round, (n,).
     """
 
     proximal: float = 0.0
-    last: Tensor | None = None
-    last_gradient: Tensor | None = None
+    direction: Tensor | None = None
+    direction_gradient: Tensor | None = None
 
 
 @dataclass(frozen=True, config=SECTION, kw_only=True)
@@ -181,7 +181,7 @@ class GuardedDane(DaneScheme):
                     accepted = self._descend(context, state, start, p, downhill)
                     if accepted is not None:
                         if self.conjugate:
-                            state.last, state.last_gradient = p, gradient
+                            state.direction, state.direction_gradient = p, gradient
                         return accepted
                     trouble = _WALL if math.isnan(state.measured or 0.0) else ""
                     context.place(start)
@@ -189,7 +189,7 @@ class GuardedDane(DaneScheme):
             elif slope != 0.0:
                 trouble = _NO_SOLUTION if math.isnan(slope) else ""
             state.proximal = 2 * state.proximal or self._first_mu(context, gradient, length)
-            state.last = None
+            state.direction = None
             if context.tickets.finished:
                 return None
         if trouble:
@@ -202,16 +202,16 @@ class GuardedDane(DaneScheme):
     ) -> list[tuple[Tensor, float]]:
         """What to search along, first choice first, with the objective's slope there."""
         plain = [(way, slope)]
-        if state.last is None:
+        if state.direction is None:
             return plain
         assert state.gradient is not None
-        assert state.last_gradient is not None
-        change = state.gradient - state.last_gradient
-        curvature = dot(state.last, change)
+        assert state.direction_gradient is not None
+        change = state.gradient - state.direction_gradient
+        curvature = dot(state.direction, change)
         beta = -dot(way, change) / curvature if curvature > 0.0 else 0.0
         if not 0.0 < beta < math.inf:
             return plain
-        bent = torch.add(way, state.last, alpha=beta)
+        bent = torch.add(way, state.direction, alpha=beta)
         downhill = dot(state.gradient, bent)
         return [(bent, downhill), *plain] if downhill <= _DOWNHILL * slope else plain
 

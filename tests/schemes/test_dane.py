@@ -138,7 +138,7 @@ def test_a_direction_that_leads_nowhere_is_dropped(
 
     def fails_twice(self: Any, context: Any, state: Any, start: Any, way: Any, slope: float) -> Any:
         assert torch.equal(context.server.vectors[0], start)
-        tried.append((state.round, way.clone(), state.proximal, state.last is not None))
+        tried.append((state.round, way.clone(), state.proximal, state.direction is not None))
         if [round_ for round_, *_ in tried].count(2) in (1, 2) and state.round == 2:
             context.place(start + way)
             self.measure(context, state)
@@ -161,7 +161,7 @@ def test_directions() -> None:
     state = DaneState(1, gradient=gradient)
 
     def found(last: list[float], last_gradient: list[float]) -> list[tuple[list[float], float]]:
-        state.last, state.last_gradient = torch.tensor(last), torch.tensor(last_gradient)
+        state.direction, state.direction_gradient = torch.tensor(last), torch.tensor(last_gradient)
         return [(p.tolist(), slope) for p, slope in scheme._directions(state, way, -3.0)]
 
     plain = ([-1.0, -1.0], -3.0)
