@@ -22,8 +22,9 @@ set -eu
 cd /home/user/digits
 
 # Slurm warns this shell 120 s before the time limit; the ranks are to know.
-warned='' step=''
-trap 'warned=yes; [ -z "$step" ] || kill -s USR2 "$step" || true' USR2
+psopt_warned='' psopt_step=''
+psopt_warn() { psopt_warned=yes; [ -z "$psopt_step" ] || kill -s USR2 "$psopt_step" || true; }
+trap psopt_warn USR2
 
 cpus="${SLURM_CPUS_PER_TASK_HET_GROUP_1:-6}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cpus}"
@@ -41,20 +42,24 @@ for ((n = 0; n < ${SLURM_RESTART_COUNT:-0}; n++)); do
   srun --het-group=0,1 --mpi=none --nodes=1 --ntasks=1 true || true
 done
 
-if [ -z "$warned" ]; then
+if [ -z "$psopt_warned" ]; then
   srun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --het-group=0 --cpus-per-task="$cpus" /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" \
     : --het-group=1 --cpus-per-task="$cpus" /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" &
-  step=$!
-  while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
+  psopt_step=$!
+  [ -z "$psopt_warned" ] || { sleep 1; psopt_warn; } # it came in between
+  # A signal ends a wait early.
+  while kill -0 "$psopt_step" 2> /dev/null; do wait "$psopt_step" || true; done
   status=0
-  wait "$step" || status=$?
+  wait "$psopt_step" || status=$?
 else
   echo "warned before the ranks were started: the lines above took too long" >&2
   status=1
 fi
 
-# 2 and 3 are a job that is not valid, and one that diverged: they would do so again.
-if [ -n "$warned" ] && compgen -G "$run/checkpoints/step-*.h5" > /dev/null; then
+# 2 and 3 are a job that is not valid, and one that diverged: they would do so again, and so
+# would one that is warned before its ranks have started.
+if [ -n "$psopt_warned" ] && [ -n "$psopt_step" ] &&
+  compgen -G "$run/checkpoints/step-*.h5" > /dev/null; then
   case "$status" in
     0 | 2 | 3) ;;
     *) scontrol requeue "$SLURM_JOB_ID" || true ;;

@@ -17,8 +17,9 @@ set -eu
 cd /home/user/digits
 
 # Slurm warns this shell 120 s before the time limit; the ranks are to know.
-warned='' step=''
-trap 'warned=yes; [ -z "$step" ] || kill -s USR2 "$step" || true' USR2
+psopt_warned='' psopt_step=''
+psopt_warn() { psopt_warned=yes; [ -z "$psopt_step" ] || kill -s USR2 "$psopt_step" || true; }
+trap psopt_warn USR2
 
 set +u # for files that are not written for it
 # A shell of a batch job may not know `module` yet.
@@ -26,6 +27,7 @@ set +u # for files that are not written for it
 type module > /dev/null 2>&1 || . /etc/profile || true
 module load mpich
 set -u
+trap psopt_warn USR2 # whatever they have set
 
 cpus="${SLURM_CPUS_PER_TASK:-4}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cpus}"
@@ -37,13 +39,15 @@ else
   job=("$run/batch/job.yaml" --out "$run")
 fi
 
-if [ -z "$warned" ]; then
+if [ -z "$psopt_warned" ]; then
   yhrun --export=ALL --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$cpus" \
     /home/user/digits/.venv/bin/python -m psopt run "${job[@]}" &
-  step=$!
-  while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early
+  psopt_step=$!
+  [ -z "$psopt_warned" ] || { sleep 1; psopt_warn; } # it came in between
+  # A signal ends a wait early.
+  while kill -0 "$psopt_step" 2> /dev/null; do wait "$psopt_step" || true; done
   status=0
-  wait "$step" || status=$?
+  wait "$psopt_step" || status=$?
 else
   echo "warned before the ranks were started: the lines above took too long" >&2
   status=1

@@ -74,7 +74,7 @@ def script(config: JobConfig[Any], site: Site, start: Start) -> str:
         start,
         ["#!/bin/bash", *directives(config, site, log, place(config))],
         ["set -eu", f"cd {shlex.quote(str(start.folder))}"],
-        [*_trap(config)],
+        [*_warning(config)],
         [*_environment(config, site)],
         [f"run={shlex.quote(str(start.run))}", *_first_or_again("batch/job.yaml")],
         [*_ranks(config, site, start)],
@@ -102,7 +102,7 @@ def array_script(config: JobConfig[Any], site: Site, start: Start, array: Array)
         start,
         ["#!/bin/bash", *head, directive("--array", indices)],
         ["set -eu", f"cd {shlex.quote(str(start.folder))}"],
-        [*_trap(config)],
+        [*_warning(config)],
         [
             "# A line of `runs` is a run; what it says is kept in its directory.",
             f"sweep={shlex.quote(str(start.run))}",
@@ -138,6 +138,7 @@ def _environment(config: JobConfig[Any], site: Site) -> Iterator[str]:
     yield from batch.preamble
     if modules or batch.preamble:
         yield "set -u"
+        yield f"trap psopt_warn {batch.signal} # whatever they have set"
         yield ""
     told = "SLURM_CPUS_PER_TASK" + ("_HET_GROUP_1" if batch.heterogeneous else "")
     yield f'cpus="${{{told}:-{batch.cpus_per_task}}}"'
@@ -182,23 +183,25 @@ def _alone(config: JobConfig[Any], start: Start) -> Iterator[str]:
     )
 
 
-def _trap(config: JobConfig[Any]) -> Iterator[str]:
-    """Hand a warning on to the ranks; leaves `warned`, and wants their `step`."""
-    batch = config.batch
-    yield f"# Slurm warns this shell {batch.signal_seconds} s before the time limit; the ranks are to know."
-    yield "warned='' step=''"
-    tell = f'[ -z "$step" ] || kill -s {batch.signal} "$step" || true'
-    yield f"trap 'warned=yes; {tell}' {batch.signal}"
+def _warning(config: JobConfig[Any]) -> Iterator[str]:
+    """Hand a warning on to the ranks."""
+    yield f"# Slurm warns this shell {config.batch.signal_seconds} s before the time limit; the ranks are to know."
+    yield "psopt_warned='' psopt_step=''"
+    tell = f'[ -z "$psopt_step" ] || kill -s {config.batch.signal} "$psopt_step" || true'
+    yield f"psopt_warn() {{ psopt_warned=yes; {tell}; }}"
+    yield f"trap psopt_warn {config.batch.signal}"
 
 
 def _unless_warned(*launch: str) -> Iterator[str]:
     """Start the step in the background and wait; one that would have to stop at once is not started."""
-    yield 'if [ -z "$warned" ]; then'
+    yield 'if [ -z "$psopt_warned" ]; then'
     yield from (f"  {line}" for line in launch)
-    yield "  step=$!"
-    yield '  while kill -0 "$step" 2> /dev/null; do wait "$step" || true; done # a signal ends a wait early'
+    yield "  psopt_step=$!"
+    yield '  [ -z "$psopt_warned" ] || { sleep 1; psopt_warn; } # it came in between'
+    yield "  # A signal ends a wait early."
+    yield '  while kill -0 "$psopt_step" 2> /dev/null; do wait "$psopt_step" || true; done'
     yield "  status=0"
-    yield '  wait "$step" || status=$?'
+    yield '  wait "$psopt_step" || status=$?'
     yield "else"
     yield '  echo "warned before the ranks were started: the lines above took too long" >&2'
     yield "  status=1"
@@ -208,8 +211,10 @@ def _unless_warned(*launch: str) -> Iterator[str]:
 def _ending(config: JobConfig[Any], site: Site, job: str) -> Iterator[str]:
     """Have a run that a warning has stopped go on later, where there is something to go on from."""
     if config.batch.requeue:
-        yield "# 2 and 3 are a job that is not valid, and one that diverged: they would do so again."
-        yield 'if [ -n "$warned" ] && compgen -G "$run/checkpoints/step-*.h5" > /dev/null; then'
+        yield "# 2 and 3 are a job that is not valid, and one that diverged: they would do so again, and so"
+        yield "# would one that is warned before its ranks have started."
+        yield 'if [ -n "$psopt_warned" ] && [ -n "$psopt_step" ] &&'
+        yield '  compgen -G "$run/checkpoints/step-*.h5" > /dev/null; then'
         yield '  case "$status" in'
         yield "    0 | 2 | 3) ;;"
         yield f'    *) {shlex.quote(site.commands.control)} requeue "{job}" || true ;;'

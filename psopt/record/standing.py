@@ -164,7 +164,7 @@ def read_ended(path: Path) -> Ended | None:
 
 def _with_summary(run: RunDirectory, summary: dict[str, Any], ended: Ended | None) -> Standing:
     status, reason = summary.get("status"), summary.get("reason")
-    said = reason if isinstance(reason, str) else "no reason"
+    said = (isinstance(reason, str) and reason) or "no reason"
     if status == "completed":
         return Standing(State.DONE, said, summary)
     if ended is not None and ended.stopped and _is_newer(_ended_path(run.path), run.summary_path):

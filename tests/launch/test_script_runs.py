@@ -191,6 +191,11 @@ def test_component_of_the_coordinator(node: Node) -> None:
 
 
 class TestWarning:
+    def saved(self, node: Node) -> None:
+        """Let there be a checkpoint."""
+        (node.run / "checkpoints").mkdir()
+        (node.run / "checkpoints" / "step-000000000200.h5").touch()
+
     def warned(self, node: Node, path: Path, times: int = 1) -> tuple[int, str]:
         with node.waiting(path) as process:
             for _ in range(times):
@@ -202,14 +207,12 @@ class TestWarning:
         return process.returncode, out
 
     def test_reaches_the_ranks_and_requeues(self, node: Node) -> None:
-        (node.run / "checkpoints").mkdir()
-        (node.run / "checkpoints" / "step-000000000200.h5").touch()
+        self.saved(node)
         assert self.warned(node, node.write()) == (9, "warned 1\n")
         assert (node.told / "scontrol").read_text() == "requeue 77 "
 
     def test_twice_does_no_harm(self, node: Node) -> None:
-        (node.run / "checkpoints").mkdir()
-        (node.run / "checkpoints" / "step-000000000200.h5").touch()
+        self.saved(node)
         assert self.warned(node, node.write(), 2) == (9, "warned 1\nwarned 2\n")
         assert (node.told / "scontrol").read_text() == "requeue 77 "
 
@@ -217,11 +220,9 @@ class TestWarning:
         assert self.warned(node, node.write()) == (9, "warned 1\n")
         assert not (node.told / "scontrol").exists()
 
-    @pytest.mark.parametrize("saved", [False, True])
-    def test_before_the_ranks_are_started(self, node: Node, saved: bool) -> None:
-        (node.run / "checkpoints").mkdir()
-        if saved:
-            (node.run / "checkpoints" / "step-000000000200.h5").touch()
+    def test_before_the_ranks_are_started(self, node: Node) -> None:
+        """The next start would be warned as early: it would go on like that for ever."""
+        self.saved(node)
         slow = 'touch "$TOLD/ready"\nwhile [ ! -e "$TOLD/go" ]; do sleep 0.05; done\n'
         node.program("slow", f"#!/bin/bash\n{slow}")
         with node.waiting(node.write("batch.preamble=[slow]")) as process:
@@ -231,11 +232,29 @@ class TestWarning:
         assert process.returncode == 1
         assert "warned before the ranks were started" in err
         assert not (node.told / "srun").exists()
-        assert (node.told / "scontrol").exists() == saved
+        assert not (node.told / "scontrol").exists()
+
+    def test_whatever_the_preamble_sets(self, node: Node) -> None:
+        self.saved(node)
+        (node.folder / "site.sh").write_text("trap - USR2\nwarned=1 step=1\n")
+        path = node.write("batch.preamble=['source site.sh']")
+        assert self.warned(node, path) == (9, "warned 1\n")
+        assert (node.told / "scontrol").read_text() == "requeue 77 "
+
+    def test_between_the_start_and_its_number(self, node: Node) -> None:
+        """Bash is made to send the warning right before the line that takes the number down."""
+        self.saved(node)
+        debug = node.folder / "debug.sh"
+        debug.write_text(
+            "set -T\ntrap 'case $BASH_COMMAND in psopt_step=\\$!) kill -s USR2 $$ ;; esac' DEBUG\n"
+        )
+        node.program("srun", "#!/bin/bash\nexec sleep 20\n")
+        node.variables["BASH_ENV"] = str(debug)
+        assert node.finish(node.write())[0] == 128 + signal.SIGUSR2
+        assert (node.told / "scontrol").read_text() == "requeue 77 "
 
     def test_without_requeue(self, node: Node) -> None:
-        (node.run / "checkpoints").mkdir()
-        (node.run / "checkpoints" / "step-000000000200.h5").touch()
+        self.saved(node)
         assert self.warned(node, node.write("batch.requeue=false"))[0] == 9
         assert not (node.told / "scontrol").exists()
 
