@@ -182,7 +182,7 @@ def test_yhbatch(login: Login) -> None:
     text = BatchFiles(login.folder / "r").script.read_text()
     assert "#SBATCH --partition=work\n" in text
     assert "\nmodule load mpich\n" in text
-    assert "\nyhrun --export=ALL --mpi=pmi2 " in text
+    assert "\n  yhrun --export=ALL --mpi=pmi2 " in text
 
 
 def test_dry_run(login: Login) -> None:
