@@ -49,6 +49,8 @@ _TOGETHER = (
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _SLURM = "slurmstepd"
 _MPIRUN = 2.0  # seconds for mpirun to end by itself
+_HEEDED = 0.5  # seconds in which mpirun kills whose connection has ended
+_DESCRIPTORS = 1 << 12
 _MEETING, _RANK, _DISPENSABLE, _FAILED, _FINISHED = b"m", b"r", b"d", b"x", b"f"
 
 
@@ -208,16 +210,24 @@ class _Supervisor:
         self._meeting = False
 
     def _see_mpirun_off(self) -> None:
-        """Have a process of its own end mpirun, should that go on without this rank; others wait for it.
+        """Have mpirun end the job without this rank; the others wait for it.
 
-        Open MPI with ULFM goes on always, MPICH now and then, where it misses that a rank is gone.
+        It learns of the death by the end of its connection to the rank, which this process shares. That has
+        to come before this process ends: MPICH's mpirun goes on where it has reaped a process first, and
+        then finds its connection closed. Should it go on all the same, a process of its own ends it: Open
+        MPI's with ULFM goes on always.
         """
+        time.sleep(_TOGETHER)
+        signal.set_wakeup_fd(-1)
+        os.closerange(3, _DESCRIPTORS)
+        if not TOLERANT:
+            time.sleep(_HEEDED)
         with contextlib.suppress(psutil.Error):
             if psutil.Process(self._parent).name() == _SLURM:  # sees to it by itself
                 return
         if rank_of(os.environ) is None or os.fork():
             return
-        os.closerange(0, 1 << 12)  # nobody is to think that the rank is still there
+        os.closerange(0, _DESCRIPTORS)  # nobody is to think that the rank is still there
         end = time.monotonic() + (0.0 if TOLERANT else _MPIRUN)
         for number in (signal.SIGTERM, signal.SIGKILL):
             while time.monotonic() < end:
@@ -236,19 +246,17 @@ class _Supervisor:
         if self._meeting and self._impatient:
             text = never_met(self._rank, self._process, meeting_seconds(os.environ))
             print(text, file=sys.stderr, flush=True)
-            time.sleep(_TOGETHER)
             self._see_mpirun_off()
             return 1
         if code < 0:
             time.sleep(_PAUSE)
-        quiet = self._failed or -code in self._received
-        if not quiet and (code < 0 or not self._finished):
-            fatal = not (TOLERANT and self._dispensable)
+        died = -code not in self._received and (code < 0 or not (self._finished or self._failed))
+        fatal = self._failed or not (TOLERANT and self._dispensable)
+        if died and not self._failed:
             line = obituary(self._rank, self._process, code, fatal=fatal)
             print(line, file=sys.stderr, flush=True)
-            if fatal:
-                time.sleep(_TOGETHER)
-                self._see_mpirun_off()
+        if died and fatal:
+            self._see_mpirun_off()
         if code < 0 and TOLERANT:
             os.kill(
                 os.getpid(), signal.SIGKILL

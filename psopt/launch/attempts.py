@@ -142,7 +142,8 @@ class _End:
             return 128 + killed[0]
         if outcome is not None:
             return EXITS[outcome]
-        if self.heard.directory is not None and self.of_mpirun < 128:  # MPICH: n for signal n
+        began = self.heard.directory is not None
+        if self.heard.failed or (began and self.of_mpirun < 128):  # MPICH: n for signal n
             return EXITS["failed"]
         return self.of_mpirun
 

@@ -244,10 +244,11 @@ def test_both_end_with_who_started_them(tmp_path: Path) -> None:
     assert psutil.wait_procs(family, timeout=10)[1] == []
 
 
+@pytest.mark.parametrize("said", ["", "notes.failed();"])
 @pytest.mark.parametrize("heeds", [True, False])
-def test_a_launcher_that_misses_a_death_is_ended(heeds: bool) -> None:
-    """Soon; one that is through by itself is left alone."""
-    rank = f"{START}os.kill(os.getpid(), signal.SIGKILL); time.sleep(60)"
+def test_a_launcher_that_misses_a_death_is_ended(heeds: bool, said: str) -> None:
+    """Soon; one that is through by itself is left alone. A child that fails says why and kills its rank."""
+    rank = f"{START}{said}os.kill(os.getpid(), signal.SIGKILL); time.sleep(60)"
     launcher = (
         "import os, subprocess, sys, time\n"
         "environment = {**os.environ, 'PMI_RANK': '1'}\n"
@@ -261,4 +262,40 @@ def test_a_launcher_that_misses_a_death_is_ended(heeds: bool) -> None:
     )
     assert done.returncode == (7 if heeds else -signal.SIGTERM)
     assert time.monotonic() - began < 30
-    assert "rank 2 (worker 1)" in done.stderr
+    assert ("rank 2 (worker 1)" in done.stderr) == (not said)
+
+
+def test_a_launcher_is_left_alone_by_who_has_said_why_and_ended() -> None:
+    """The others end as well, each in its time, or are ended by MPI's abort."""
+    rank = f"{START}notes.failed(2); sys.exit(2)"
+    launcher = (
+        "import os, subprocess, sys, time\n"
+        "environment = {**os.environ, 'PMI_RANK': '1'}\n"
+        f"code = subprocess.call([sys.executable, '-c', {rank!r}], env=environment)\n"
+        "time.sleep(4)\n"
+        "sys.exit(code)\n"
+    )
+    words = [sys.executable, "-c", launcher]
+    assert subprocess.run(words, check=False, timeout=50).returncode == 2
+
+
+@pytest.mark.parametrize("said", ["", "notes.failed();"])
+def test_the_connection_to_the_launcher_ends_first(said: str) -> None:
+    """MPICH's goes on where it has reaped a process before it finds the connection closed."""
+    rank = f"{START}{said}os.kill(os.getpid(), signal.SIGKILL); time.sleep(60)"
+    launcher = (
+        "import os, socket, subprocess, sys, time\n"
+        "ours, theirs = socket.socketpair()\n"
+        "environment = {**os.environ, 'PMI_RANK': '1'}\n"
+        f"process = subprocess.Popen([sys.executable, '-c', {rank!r}], env=environment, "
+        "pass_fds=[theirs.fileno()])\n"
+        "theirs.close()\n"
+        "assert ours.recv(1) == b''\n"
+        "time.sleep(0.1)\n"
+        "print(process.poll())\n"
+        "sys.exit(process.wait())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", launcher], capture_output=True, text=True, check=False, timeout=50
+    )
+    assert (done.returncode, done.stdout) == (137, "None\n")

@@ -155,6 +155,13 @@ def test_what_is_no_loss(fake_program: Program, run: Path, body: str) -> None:
     assert "restart" not in err
 
 
+@pytest.mark.parametrize("end", ["exit 9", "exit 255", "kill -TERM $$", "kill -KILL $$"])
+def test_an_error_ends_with_its_status(fake_program: Program, run: Path, end: str) -> None:
+    """However mpirun ended: it may have had to be ended."""
+    program = started(fake_program, f"{named(run)}\n{ERROR}\n{end}")
+    assert ends(program, **RESTART)[0] == 1
+
+
 def test_ranks_that_never_met(fake_program: Program) -> None:
     """There is nothing to go on with."""
     program = started(fake_program, f"{killed(1)}\nexit 9")
